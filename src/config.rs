@@ -42,7 +42,7 @@ pub use self::{
     pairing::PairingSettings,
     payments::{PaymentSettings, Payments},
     player_stats::{PlayerStats, PlayerStatsSettings},
-    private_dir::{LOCK_FILE, create_private_dir, is_writable, take_data_dir},
+    private_dir::{LOCK_FILE, create_private_dir, is_data_dir_taken, is_locked, is_writable, take_data_dir, take_lock},
     push::{PushAddress, PushSettings},
     secrets::{SECRETS_FILE, SecretSettings, Secrets, fresh_secrets},
     sources::{SourceFindings, read_env_file, with_sources},

@@ -36,10 +36,25 @@ pub fn is_writable(path: &Path) -> Result<(), String> {
 /// `None`: another process has it.
 pub fn take_data_dir(path: &Path) -> io::Result<Option<File>> {
     create_private_dir(path)?;
-    let file = File::create(path.join(LOCK_FILE))?;
+    take_lock(&path.join(LOCK_FILE))
+}
+
+/// True if a process has taken this data directory.
+pub fn is_data_dir_taken(path: &Path) -> bool {
+    is_locked(&path.join(LOCK_FILE))
+}
+
+/// Locks the file at this path, which is made where missing, for as long as it is held. `None`: another process has it.
+pub fn take_lock(path: &Path) -> io::Result<Option<File>> {
+    let file = File::create(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(error),
     }
+}
+
+/// True if a process has locked the file at this path.
+pub fn is_locked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }

@@ -1,8 +1,7 @@
 //! The machine: the data directory, its disk, open files and ports.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     net::{SocketAddr, TcpListener},
     os::unix::fs::PermissionsExt as _,
     path::Path,
@@ -20,7 +19,7 @@ use crate::{
         relay_health::RelayHealthClient,
     },
     clock::Clock,
-    config::{Config, LOCK_FILE},
+    config::{Config, is_data_dir_taken},
     db::{
         journal::{self, JOURNAL, REFUSED},
         last_backup,
@@ -86,11 +85,6 @@ pub(super) fn backup(path: &Path, clock: &Clock) -> Observation {
     }
 }
 
-/// True if a process serves from this data directory.
-fn is_held(path: &Path) -> bool {
-    File::open(path.join(LOCK_FILE)).is_ok_and(|lock| lock.try_lock().is_err())
-}
-
 fn data_dir(path: &Path) -> Observation {
     const SUBJECT: &str = "data dir";
     let shown = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -123,7 +117,7 @@ fn data_dir(path: &Path) -> Observation {
             format!("{shown} is open to every user of this machine; chmod 700 {shown}"),
         );
     }
-    let note = if is_held(path) { "a companion serves from it" } else { "no companion serves from it now" };
+    let note = if is_data_dir_taken(path) { "a companion serves from it" } else { "no companion serves from it now" };
     Observation::fine(SUBJECT, format!("{shown}; {note}"))
 }
 
@@ -182,7 +176,7 @@ pub(super) async fn ports(config: &Config) -> Vec<Observation> {
                              says which it is"
                         ),
                     ),
-                    Ok(()) if !is_held(&config.data_dir) => Observation::doubtful(
+                    Ok(()) if !is_data_dir_taken(&config.data_dir) => Observation::doubtful(
                         SUBJECT,
                         format!(
                             "a companion answers on {address} ({variable}), and it does not serve from this DATA_DIR: what \
@@ -190,7 +184,7 @@ pub(super) async fn ports(config: &Config) -> Vec<Observation> {
                         ),
                     ),
                     Ok(()) => Observation::fine(SUBJECT, format!("a companion answers on {address} ({variable})")),
-                    Err(reason) if is_held(&config.data_dir) => Observation::broken(
+                    Err(reason) if is_data_dir_taken(&config.data_dir) => Observation::broken(
                         SUBJECT,
                         format!(
                             "the companion that serves from this DATA_DIR does not answer on {address} ({variable}): \

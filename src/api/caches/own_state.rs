@@ -55,8 +55,8 @@ pub struct OwnState {
     pub written: Arc<WriteState>,
     pub links: Option<LinkCounts>,
     pub push: Option<PushCounts>,
-    /// For how long the oldest alarm of the journal has waited for the database; none if none waits.
-    pub alarm_wait: Option<Duration>,
+    /// For how long the oldest alarm has waited for the database, if that is for too long.
+    pub overdue_alarm: Option<Duration>,
     /// Stored secrets that do not open.
     pub unreadable_secrets: usize,
     /// Open sockets.

@@ -223,24 +223,23 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
         })
     };
     let (started_at, data_dir) = (context.started_at, context.data_dir.clone());
-    let refused_in = context.data_dir.clone();
     // A part that does not answer keeps its last values, and nothing else waits for it.
-    let (missing, written, links, push, stored, backed_up, refused, _) = tokio::join!(
+    let (missing, written, links, push, stored, files, _) = tokio::join!(
         context.not_ready(),
         context.written(),
         context.link_counts(),
         context.push_counts(),
         timeout(ACTOR_DEADLINE, context.pool.read(read)),
-        web::block(move || last_backup::read(&data_dir)),
-        web::block(move || journal::refused_bytes(&refused_in)),
+        web::block(move || (last_backup::read(&data_dir), journal::refused_bytes(&data_dir))),
         web::block(move || process_metrics::report(started_at)),
     );
     gauge!("companion_ready").set(f64::from(missing.is_empty()));
-    if let Ok(Ok(backed_up)) = backed_up {
+    let (backed_up, refused) = files.map_or((None, None), |(backed_up, refused)| (backed_up.ok(), refused.ok()));
+    if let Some(backed_up) = backed_up {
         let seconds = backed_up.map_or(0.0, |at| at.timestamp() as f64);
         gauge!("companion_last_backup_timestamp_seconds").set(seconds);
     }
-    if let Ok(Ok(refused)) = refused {
+    if let Some(refused) = refused {
         gauge!("companion_alarms_refused_bytes").set(refused as f64);
     }
     report_sent(&context.relay_health.sent.totals());

@@ -83,7 +83,7 @@ impl ApiContext {
             let _ = web::block(move || journal.look_after()).await;
             // Its faults are in the log.
             let _ = self.written().await;
-            if let Some(wait) = self.journal.oldest_wait().filter(|wait| *wait > LONGEST_ALARM_WAIT) {
+            if let Some(wait) = self.overdue_alarm() {
                 log::error!(
                     "alarms have waited for the database for {} s: `companion doctor` looks at it",
                     wait.as_secs()
@@ -149,12 +149,16 @@ impl ApiContext {
         let unreadable = self.vault.unreadable();
         let secrets = (unreadable > 0)
             .then(|| format!("{unreadable} do not open with the keys that are set; see `companion keys status`"));
-        let wait = self.journal.oldest_wait().filter(|wait| *wait > LONGEST_ALARM_WAIT);
-        let alarms = wait.map(|wait| {
+        let alarms = self.overdue_alarm().map(|wait| {
             format!("the oldest has waited for the database for {} s; see `companion doctor`", wait.as_secs())
         });
         let warnings = [("alarms", alarms), ("storedSecrets", secrets)].into_iter();
         warnings.filter_map(|(path, message)| Some(FieldError { path: path.to_owned(), message: message? })).collect()
+    }
+
+    /// For how long the oldest alarm has waited for the database, if that is for too long.
+    fn overdue_alarm(&self) -> Option<Duration> {
+        self.journal.oldest_wait().filter(|wait| *wait > LONGEST_ALARM_WAIT)
     }
 
     /// Number of links in each state.
@@ -186,7 +190,7 @@ impl ApiContext {
                 written: written?,
                 links: links.ok(),
                 push: push.ok(),
-                alarm_wait: self.journal.oldest_wait(),
+                overdue_alarm: self.overdue_alarm(),
                 unreadable_secrets: self.vault.unreadable(),
                 sockets: self.sockets(),
                 unnamed_proxy: self.connections.unread_forwarding.is_noticed(self.clock.moment()),

@@ -18,7 +18,7 @@ use crate::{
             error::ApiError,
             page::{answer, whole},
         },
-        caches::own_state::{LONGEST_ALARM_WAIT, OwnState, mostly_unreachable},
+        caches::own_state::{OwnState, mostly_unreachable},
         context::ApiContext,
     },
     domain::time::{self, Timestamp},
@@ -86,7 +86,7 @@ enum OverallState {
 impl ServiceState {
     fn new(own: &OwnState, started_at: Timestamp, uptime: u64) -> Self {
         let (database, disk) = (own.written.database.is_ok(), own.written.has_room() && own.written.directory.is_ok());
-        let alarms_stored = own.alarm_wait.is_none_or(|wait| wait <= LONGEST_ALARM_WAIT);
+        let alarms_stored = own.overdue_alarm.is_none();
         let links = own.links.as_ref().is_some_and(|links| !mostly_unreachable(&links.by_state, LINKS_DOWN));
         let push = own.push.is_some_and(|push| !mostly_unreachable(&push, 1));
         let works = database && disk && alarms_stored && links && push && own.unreadable_secrets == 0;
@@ -223,7 +223,7 @@ mod tests {
                 ("refresh_needed", 1),
                 ("unreadable", 0),
             ]),
-            alarm_wait: None,
+            overdue_alarm: None,
             sockets: 1,
             unnamed_proxy: false,
             unreadable_secrets: 0,

@@ -2,11 +2,13 @@
 //! place.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File},
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
+
+use crate::config;
 
 /// Identifies the file that was opened.
 #[derive(Debug)]
@@ -41,17 +43,12 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 /// Takes the database at this path for this process alone, for as long as the file is held. `None`: another process has it.
 /// SQLite itself lets several processes write.
 pub fn take(path: &Path) -> io::Result<Option<File>> {
-    let file = File::create(lock_path(path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
+    config::take_lock(&lock_path(path))
 }
 
 /// True if a process has taken it.
 pub fn is_taken(path: &Path) -> bool {
-    File::open(lock_path(path)).is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+    config::is_locked(&lock_path(path))
 }
 
 fn lock_path(path: &Path) -> PathBuf {
