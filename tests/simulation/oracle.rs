@@ -1,5 +1,5 @@
-//! The oracle of alarms: what the game fired in the healthy minutes against what was told, counted and ended. The other
-//! minutes have faults that may delay and repeat; there only what was never fired may not be told.
+//! The oracle of alarms: what the game fired in the healthy minutes against what was announced, counted and ended. The other
+//! minutes have faults that may delay and repeat; there only what was never fired may not be announced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,14 +23,14 @@ use crate::{
 };
 
 /// Virtual milliseconds within which a dashboard hears of an alarm when nothing is wrong.
-const TOLD_WITHIN: u64 = 2_000;
+const ANNOUNCED_WITHIN: u64 = 2_000;
 /// Its update may have to wait for so long after the message before.
 const UPDATES_APART: u64 = 10_000;
 /// Quiet time after which an incident ends.
 const QUIET: TimeDelta = TimeDelta::seconds(90);
 
 /// A message about an incident, as a dashboard received it.
-struct Told {
+struct Announced {
     at: u64,
     update: bool,
     count: u64,
@@ -47,7 +47,7 @@ pub struct AlarmOracle {
     /// The same of the one that went on while there was no process.
     missed_at: Option<DateTime<Utc>>,
     /// By dashboard and incident.
-    told: BTreeMap<(usize, String), Vec<Told>>,
+    announced: BTreeMap<(usize, String), Vec<Announced>>,
 }
 
 /// Which alarms are on.
@@ -88,12 +88,12 @@ impl AlarmOracle {
     pub fn tell(&mut self, dashboard: usize, message: &Value) {
         let Some(incident) = message["incident"].as_str() else { return };
         let (update, count) = (message["update"] == true, message["count"].as_u64().unwrap_or_default());
-        let told = Told { at: world().millis(), update, count };
-        self.told.entry((dashboard, incident.to_owned())).or_default().push(told);
+        let announced = Announced { at: world().millis(), update, count };
+        self.announced.entry((dashboard, incident.to_owned())).or_default().push(announced);
     }
 
-    fn was_told(&self, dashboard: usize, incident: &str, holds: impl Fn(&Told) -> bool) -> bool {
-        self.told.get(&(dashboard, incident.to_owned())).is_some_and(|told| told.iter().any(holds))
+    fn was_announced(&self, dashboard: usize, incident: &str, holds: impl Fn(&Announced) -> bool) -> bool {
+        self.announced.get(&(dashboard, incident.to_owned())).is_some_and(|shown| shown.iter().any(holds))
     }
 }
 
@@ -180,11 +180,11 @@ impl Judge {
         let title = slow_title(name);
         let is_it = |row: &&Row| row.alarm_id == format!("push:{title}") || row.title.as_ref() == Some(&title);
         let Some(row) = rows.iter().find(is_it) else {
-            return self.broken("told-in-time", format!("{title:?} has no incident"));
+            return self.broken("announced-in-time", format!("{title:?} has no incident"));
         };
         for dashboard in watchers {
-            if !self.oracle.was_told(*dashboard, &row.id, |told| told.at <= SLOW_PUSH + TOLD_WITHIN) {
-                self.broken("told-in-time", format!("dashboard {dashboard} of {name}: {row:?}"));
+            if !self.oracle.was_announced(*dashboard, &row.id, |shown| shown.at <= SLOW_PUSH + ANNOUNCED_WITHIN) {
+                self.broken("announced-in-time", format!("dashboard {dashboard} of {name}: {row:?}"));
             }
         }
     }
@@ -276,12 +276,15 @@ impl Judge {
             self.broken("delivered-is-true", format!("{name}: nobody watches, {row:?}"));
         }
         for dashboard in watchers {
-            let first = FIRST_HEALTHY_ALARM + TOLD_WITHIN;
-            if !self.oracle.was_told(*dashboard, &row.id, |told| !told.update && told.at <= first) {
-                self.broken("told-in-time", format!("dashboard {dashboard} of {name}: {row:?}"));
+            let first = FIRST_HEALTHY_ALARM + ANNOUNCED_WITHIN;
+            if !self.oracle.was_announced(*dashboard, &row.id, |shown| !shown.update && shown.at <= first) {
+                self.broken("announced-in-time", format!("dashboard {dashboard} of {name}: {row:?}"));
             }
-            let second = SECOND_HEALTHY_ALARM.max(FIRST_HEALTHY_ALARM + UPDATES_APART) + TOLD_WITHIN;
-            if !self.oracle.was_told(*dashboard, &row.id, |told| told.update && told.count == 2 && told.at <= second) {
+            let second = SECOND_HEALTHY_ALARM.max(FIRST_HEALTHY_ALARM + UPDATES_APART) + ANNOUNCED_WITHIN;
+            if !self
+                .oracle
+                .was_announced(*dashboard, &row.id, |shown| shown.update && shown.count == 2 && shown.at <= second)
+            {
                 self.broken("updated-in-time", format!("dashboard {dashboard} of {name}: {row:?}"));
             }
         }

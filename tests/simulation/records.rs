@@ -1,4 +1,4 @@
-//! What is told and kept beside alarms: lines of chat, events, map notes. Each line is told once, and what was told is
+//! Records beside alarms: lines of chat, events, map notes. Each line is shown once, and what was shown is
 //! stored.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ pub const HEALTHY_LINES: [&str; 3] = ["They are at the wall", "Where is everybod
 
 #[derive(Default)]
 pub struct Records {
-    /// By dashboard, server and id of the line: its text, and how often it was told.
+    /// By dashboard, server and id of the line: its text, and how often it was shown.
     lines: BTreeMap<(usize, String, String), (String, u32)>,
     /// By dashboard, server and words, which are said once: the id of the line.
     ids: BTreeMap<(usize, String, String), String>,
@@ -82,9 +82,9 @@ impl Judge {
     /// A dashboard received a line of chat.
     pub fn receive_line(&mut self, dashboard: usize, server: &str, line: &Value) {
         let word = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
-        let told = self.records.lines.entry((dashboard, server.to_owned(), word("id"))).or_default();
-        (told.0, told.1) = (word("text"), told.1 + 1);
-        let is_again = told.1 > 1;
+        let shown = self.records.lines.entry((dashboard, server.to_owned(), word("id"))).or_default();
+        (shown.0, shown.1) = (word("text"), shown.1 + 1);
+        let is_again = shown.1 > 1;
         let known = match is_unique(&word("text")) {
             true => self.records.ids.insert((dashboard, server.to_owned(), word("text")), word("id")),
             false => None,
@@ -113,13 +113,13 @@ impl Judge {
                 Ok((lines.load(db)?, timeline::table.select((timeline::id, timeline::title)).load(db)?))
             })
             .expect("the records can be read");
-        let told = self.records.notices.iter().find(|(who, (user, is_of_server))| {
+        let shown = self.records.notices.iter().find(|(who, (user, is_of_server))| {
             let stored = events.iter().filter(|(_, title)| title.contains(who.as_str())).count();
             // They went with their server.
             let is_gone = (*is_of_server && !self.deleted.is_empty()) || self.records.erased.contains(user);
             stored > 1 || (stored == 0 && !is_gone)
         });
-        if let Some((who, _)) = told {
+        if let Some((who, _)) = shown {
             self.broken("notices-are-stored", format!("what is pushed of {who} is not stored once"));
         }
         let (kept, events): (BTreeSet<(&str, &str)>, BTreeSet<&str>) = (
@@ -138,7 +138,7 @@ impl Judge {
         for (dashboard, paired) in watched {
             let Some(server) = self.server(PAIRED[*paired].0) else { continue };
             if !self.records.deaths.contains(&(*dashboard, server.to_string())) {
-                self.broken("deaths-are-told", format!("dashboard {dashboard} of {}", PAIRED[*paired].0));
+                self.broken("deaths-are-shown", format!("dashboard {dashboard} of {}", PAIRED[*paired].0));
             }
         }
         // A process that dies takes along what it had yet to write.
@@ -147,7 +147,7 @@ impl Judge {
             let line = self.records.lines.keys().find(|(_, of, id)| is_there(of) && !kept.contains(&(&**of, &**id)));
             let event = self.records.events.iter().find(|(of, id)| is_there(of) && !events.contains(&**id));
             if line.is_some() || event.is_some() {
-                self.broken("told-is-stored", format!("{line:?}, {event:?}"));
+                self.broken("shown-is-stored", format!("{line:?}, {event:?}"));
             }
         }
         for (name, _, _) in PAIRED {
@@ -161,12 +161,12 @@ impl Judge {
                     let is_it = |((by, of, _), (said, _)): &(&(usize, String, String), &(String, u32))| {
                         by == dashboard && of == server.as_str() && said == text
                     };
-                    let told = self.records.lines.iter().filter(is_it).count();
-                    if told != 1 {
+                    let shown = self.records.lines.iter().filter(is_it).count();
+                    if shown != 1 {
                         let name = PAIRED[*paired].0;
                         self.broken(
                             "each-line-once",
-                            format!("dashboard {dashboard} of {name} heard {text:?} {told} times"),
+                            format!("dashboard {dashboard} of {name} heard {text:?} {shown} times"),
                         );
                     }
                 }
@@ -201,14 +201,14 @@ impl Judge {
             Ok(wipes.load::<Option<String>>(db)?)
         };
         let wipes = pool.read_blocking(read).expect("the timeline can be read");
-        let is_told = |game: &usize| {
+        let is_shown = |game: &usize| {
             let at = GameServerId::at(GAMES[*game].0, GAMES[*game].1);
             wipes.iter().any(|of| of.as_deref() == Some(at.as_str()))
         };
         // A server that is paired again knows no world of before.
-        let missed = self.records.wiped.iter().find(|game| !is_told(game));
+        let missed = self.records.wiped.iter().find(|game| !is_shown(game));
         if let Some(game) = missed.filter(|_| self.deleted.is_empty()) {
-            self.broken("wipes-are-told", format!("none of game server {game}"));
+            self.broken("wipes-are-shown", format!("none of game server {game}"));
         }
     }
 

@@ -135,15 +135,15 @@ pub enum Act {
     End,
     /// The same right after an alarm, with a disk that takes nothing.
     EndAtAlarm(usize),
-    /// The process dies so many queries after a push of an alarm that has rung before.
+    /// The process dies after this number of queries, counted from a push of an alarm that has rung before.
     KillAtPush {
         paired: usize,
         in_queries: u64,
         committed: bool,
     },
-    /// The database takes nothing when alarms go on everywhere, and the process dies so many queries after it does again.
+    /// The database takes nothing while all alarms go on; the process dies this number of queries after it recovers.
     KillAtRecovery(u64),
-    /// The process dies so many queries after an alarm.
+    /// The process dies this number of queries after an alarm.
     KillAtAlarm {
         game: usize,
         in_queries: u64,

@@ -58,7 +58,7 @@ impl Judge {
         }
     }
 
-    /// A dashboard is told of an incident.
+    /// A dashboard shows an incident.
     pub fn check_is_wanted(&mut self, dashboard: &Dashboard, incident: &str) {
         let noted = self.wishes.noted.get(&(incident.to_owned(), dashboard.user));
         let reads = dashboard.wire.borrow().as_ref().is_some_and(|(wire, _)| !wire.was_stalled.get());
