@@ -18,8 +18,8 @@ macro_rules! on_backend {
 /// them. Gives how many.
 macro_rules! purge_oldest {
     ($db:expr, $table:ident, $column:ident, $until:expr) => {{
-        let until: chrono::NaiveDateTime = $until.naive_utc();
-        let last: Option<Option<chrono::NaiveDateTime>> = $table::table
+        let until: Timestamp = $until;
+        let last: Option<Option<Timestamp>> = $table::table
             .filter($table::$column.le(until))
             .order($table::$column)
             .offset($crate::db::PURGE_BATCH as i64 - 1)
@@ -31,16 +31,21 @@ macro_rules! purge_oldest {
 }
 
 pub mod access;
+pub mod alarm_rules;
 pub mod alarms;
 pub mod alias_answers;
 pub mod api_tokens;
 pub mod audit;
 pub mod beta_testers;
+pub mod channels;
 pub mod chat_lines;
 pub mod chat_links;
 pub mod conveyor_rows;
 pub mod customers_to_end;
 pub mod daily_counts;
+pub mod day_speeds;
+pub mod deliveries;
+pub mod device_groups;
 pub mod edited_items;
 pub mod encryption_keys;
 pub mod engine;
@@ -55,11 +60,20 @@ pub mod incidents;
 pub mod invite_refusals;
 pub mod journal;
 pub mod last_backup;
+pub mod last_run;
+pub mod late_notices;
+pub mod ledger_check;
 pub mod map_notes;
 pub mod maps;
 pub mod markets;
 pub mod members;
 pub mod moving;
+pub mod new_event_notices;
+pub mod new_notices;
+pub mod notice_messages;
+pub mod notice_steps;
+pub mod notice_subjects;
+pub mod notices;
 pub mod openid_nonces;
 pub mod paired_servers;
 pub mod pairing_codes;
@@ -71,8 +85,11 @@ pub mod player_sessions;
 pub mod player_stats_spending;
 pub mod push_credentials;
 pub mod push_refusals;
+pub mod push_registrations;
 pub mod push_seen;
+pub mod query_failures;
 pub mod refund_attempts;
+pub mod row_checks;
 pub mod schema;
 pub mod server_matches;
 pub mod sessions;
@@ -80,17 +97,23 @@ pub mod shop_history;
 pub mod shop_watches;
 pub mod shops;
 pub mod smart_devices;
+pub mod spoken_alarms;
 pub mod stores;
 pub mod subscriptions;
+pub mod switch_backs;
+pub mod team_chat_settings;
+pub mod team_timers;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tiers;
+pub mod ties;
 pub mod timeline;
 pub mod tracked_players;
 pub mod unsaved_alarms;
 pub mod usage;
 pub mod user_search;
 pub mod users;
+pub mod vapid_keys;
 pub mod wiki_pages;
 
 /// Rows that a purge deletes at once, so that no other writer waits long for it. One that deleted fewer is done.

@@ -1,16 +1,18 @@
 //! The users of a paired server and their roles. The API and the relay ask here and nowhere else; what a role may do is
 //! in [`domain::access`](crate::domain::access).
 
+use std::collections::{BTreeSet, HashMap};
+
 use diesel::prelude::*;
 
 use crate::{
     db::{
         engine::{error::DbError, pool::Db},
         paired_servers::{self as servers, PairedServer},
-        schema::{guests, paired_servers},
+        schema::{guests, paired_servers, users},
     },
     domain::{
-        access::Role,
+        access::{Action, Role},
         ids::{ServerId, UserId},
     },
 };
@@ -30,10 +32,30 @@ pub fn role(db: &mut Db, user: &UserId, server: &ServerId) -> Result<Option<Role
     }
 }
 
-/// The role that a user must still have in a transaction: access was read before it, and may have ended since. `NotFound`
-/// if it has.
-pub fn required(db: &mut Db, user: &UserId, server: &ServerId) -> Result<Role, DbError> {
-    role(db, user, server)?.ok_or(DbError::NotFound)
+/// The roles of these users at these servers, in two queries; a stranger has none.
+pub fn roles(
+    db: &mut Db,
+    users: &BTreeSet<String>,
+    servers: &BTreeSet<String>,
+) -> Result<HashMap<(String, String), Role>, DbError> {
+    let guests: Vec<(Option<String>, String)> = guests::table
+        .filter(guests::server_id.eq_any(servers))
+        .filter(guests::user_id.is_not_null())
+        .select((guests::user_id, guests::server_id))
+        .load(db)?;
+    let owners: Vec<(String, String)> = paired_servers::table
+        .filter(paired_servers::id.eq_any(servers))
+        .select((paired_servers::owner_id, paired_servers::id))
+        .load(db)?;
+    let guests = guests.into_iter().filter_map(|(user, server)| Some(((user?, server), Role::Guest)));
+    let owners = owners.into_iter().map(|owned| (owned, Role::Owner));
+    // Two lists in one statement would be looked up in each combination.
+    Ok(guests.chain(owners).filter(|((user, _), _)| users.contains(user)).collect())
+}
+
+/// True if the user may watch the server.
+pub fn may_watch(db: &mut Db, user: &UserId, server: &ServerId) -> Result<bool, DbError> {
+    Ok(role(db, user, server)?.is_some_and(|role| role.may(Action::Watch)))
 }
 
 /// Everybody who may watch the server: its owner, who comes first, and its guests. Empty if there is no such server.
@@ -46,6 +68,13 @@ pub fn watchers(db: &mut Db, server: &ServerId) -> Result<Vec<UserId>, DbError> 
         .select(guests::user_id)
         .load(db)?;
     Ok([owner].into_iter().chain(users.into_iter().flatten()).map(UserId::from).collect())
+}
+
+/// SteamIDs of those who may watch the server: its owner and its guests.
+pub fn watcher_accounts(db: &mut Db, server: &ServerId) -> Result<Vec<String>, DbError> {
+    let watchers = watchers(db, server)?;
+    let ids: Vec<&str> = watchers.iter().map(UserId::as_str).collect();
+    Ok(users::table.filter(users::id.eq_any(ids)).select(users::platform_id).load(db)?)
 }
 
 /// The servers that the user may watch: their own, then those of which they are a guest, each oldest first.
@@ -82,7 +111,7 @@ mod tests {
             let server = testing::server(pool, "owner", "server");
             let id = &server.id;
             pool.write_blocking(|db| {
-                for (guest, account) in [("i", "stranger"), ("n", "nobody")] {
+                for (guest, account) in [("i", "stranger"), ("n", "refused")] {
                     guests::invite(db, &guest.into(), id, &Invitee::Account(account.into()), None, now())?.unwrap();
                 }
                 let link = Invitee::Link { token_hash: "hash".into() };
@@ -93,8 +122,13 @@ mod tests {
             let role = |user: &str, server: &ServerId| pool.read_blocking(|db| role(db, &user.into(), server)).unwrap();
             assert_eq!(role("owner", id), Some(Role::Owner));
             assert_eq!(role("guest", id), Some(Role::Guest));
-            assert_eq!((role("stranger", id), role("nobody", id), role("", id)), (None, None, None));
+            assert_eq!((role("stranger", id), role("refused", id), role("", id)), (None, None, None));
             assert_eq!(role("owner", &"other".into()), None);
+            let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<BTreeSet<String>>();
+            let (users, servers) = (texts(&["owner", "guest", "stranger", "refused"]), texts(&["server", "other"]));
+            let roles = pool.read_blocking(|db| roles(db, &users, &servers)).unwrap();
+            let at = |user: &str| (user.to_owned(), "server".to_owned());
+            assert_eq!(roles, HashMap::from([(at("owner"), Role::Owner), (at("guest"), Role::Guest)]));
             let watchers = |server: &ServerId| pool.read_blocking(|db| watchers(db, server)).unwrap();
             assert_eq!(watchers(id), ["owner".into(), "guest".into()]);
             assert_eq!(watchers(&"other".into()), []);

@@ -11,17 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     db::{
         PURGE_BATCH,
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         schema::alarms,
     },
     domain::{
         ids::{ServerId, UserId},
         incident::AlarmPath,
-        time::Timestamp,
+        time::{self, Timestamp},
     },
 };
 
@@ -62,8 +58,10 @@ pub struct Arrival {
     pub state: AlarmState,
     /// The incident it opened or was merged into.
     pub incident: Option<String>,
+    #[serde(serialize_with = "time::exact")]
     pub received_at: Timestamp,
     /// When the push was sent.
+    #[serde(serialize_with = "time::exact_option")]
     pub sent_at: Option<Timestamp>,
 }
 
@@ -74,15 +72,13 @@ pub struct WaitingPush {
     pub id: String,
     pub title: String,
     pub message: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub received_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     pub sent_at: Option<Timestamp>,
 }
 
 /// Stores an alarm before anything else is done with it. False if it is stored already; it stays as it is.
 pub fn receive(db: &mut Db, arrival: &Arrival) -> Result<bool, DbError> {
-    let finished = (arrival.state != AlarmState::Received).then_some(arrival.received_at.naive_utc());
+    let finished = (arrival.state != AlarmState::Received).then_some(arrival.received_at);
     let row = (
         alarms::id.eq(&arrival.id),
         alarms::user_id.eq(arrival.user.as_str()),
@@ -91,8 +87,8 @@ pub fn receive(db: &mut Db, arrival: &Arrival) -> Result<bool, DbError> {
         alarms::alarm_id.eq(&arrival.alarm_id),
         alarms::title.eq(&arrival.title),
         alarms::message.eq(&arrival.message),
-        alarms::received_at.eq(arrival.received_at.naive_utc()),
-        alarms::sent_at.eq(arrival.sent_at.map(|at| at.naive_utc())),
+        alarms::received_at.eq(arrival.received_at),
+        alarms::sent_at.eq(arrival.sent_at),
         alarms::state.eq(arrival.state.word()),
         alarms::incident.eq(arrival.incident.as_deref()),
         alarms::finished_at.eq(finished),
@@ -116,7 +112,7 @@ pub fn assign(
         alarms::server_id.eq(server.as_str()),
         alarms::state.eq(state.word()),
         alarms::incident.eq(incident),
-        alarms::finished_at.eq(now.naive_utc()),
+        alarms::finished_at.eq(now),
     );
     Ok(diesel::update(received).set(set).execute(db)? == 1)
 }
@@ -163,11 +159,10 @@ pub fn last_unmatched(db: &mut Db, user: &UserId, since: Timestamp) -> Result<Op
     let newest = alarms::table
         .filter(alarms::user_id.eq(user.as_str()))
         .filter(alarms::state.eq(AlarmState::Unmatched.word()))
-        .filter(alarms::received_at.ge(since.naive_utc()))
+        .filter(alarms::received_at.ge(since))
         .order((alarms::received_at.desc(), alarms::id.desc()))
         .select((alarms::title, alarms::received_at));
-    let newest: Option<(String, chrono::NaiveDateTime)> = newest.first(db).optional()?;
-    Ok(newest.map(|(title, at)| (title, at.and_utc())))
+    Ok(newest.first(db).optional()?)
 }
 
 /// Number of alarms in each state, and since when the oldest unfinished one waits.
@@ -184,14 +179,14 @@ pub fn tally(db: &mut Db) -> Result<Tally, DbError> {
         let count = alarms::table.filter(alarms::state.eq(state.word())).count().get_result(db)?;
         counts.push((state.word(), count));
     }
-    let oldest: Option<chrono::NaiveDateTime> =
+    let oldest: Option<Timestamp> =
         alarms::table.filter(alarms::finished_at.is_null()).select(min(alarms::received_at)).first(db)?;
-    Ok(Tally { counts, oldest_unfinished: oldest.map(|at| at.and_utc()) })
+    Ok(Tally { counts, oldest_unfinished: oldest })
 }
 
 /// Deletes what was finished before this time, a batch of it.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
-    let old = alarms::table.filter(alarms::finished_at.lt(before.naive_utc()));
+    let old = alarms::table.filter(alarms::finished_at.lt(before));
     let ids: Vec<String> = old.limit(PURGE_BATCH as i64).select(alarms::id).load(db)?;
     if ids.is_empty() {
         return Ok(0);

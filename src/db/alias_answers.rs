@@ -4,7 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::alias_answers,
     },
     domain::{player_name::NameKey, time::Timestamp},
@@ -16,7 +16,6 @@ use crate::{
 pub struct StoredAnswer {
     /// JSON.
     pub answer: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub as_of: Timestamp,
 }
 
@@ -28,7 +27,7 @@ pub fn get(db: &mut Db, name: &NameKey, stats_server: &str) -> Result<Option<Sto
 
 /// Keeps an answer in place of the one before.
 pub fn put(db: &mut Db, name: &NameKey, stats_server: &str, answer: &str, now: Timestamp) -> Result<(), DbError> {
-    let kept = (alias_answers::answer.eq(answer), alias_answers::as_of.eq(now.naive_utc()));
+    let kept = (alias_answers::answer.eq(answer), alias_answers::as_of.eq(now));
     let row = (alias_answers::name_key.eq(name.as_str()), alias_answers::stats_server.eq(stats_server), kept);
     let put = diesel::insert_into(alias_answers::table)
         .values(row)

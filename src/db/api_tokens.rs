@@ -5,12 +5,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            stored_server::StoredServer,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db, stored_server::StoredServer},
         schema::{api_tokens, users},
     },
     domain::{
@@ -37,11 +32,8 @@ pub struct ApiToken {
     /// The one server that it is for; `None`: all of its user's.
     #[diesel(column_name = server_id, deserialize_as = StoredServer)]
     pub server: Option<ServerId>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     pub expires_at: Option<Timestamp>,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -76,8 +68,8 @@ pub fn insert(db: &mut Db, token: &ApiToken, token_hash: &str, most: usize) -> R
             api_tokens::label.eq(&token.label),
             api_tokens::scopes.eq(token.scopes.text()),
             api_tokens::server_id.eq(token.server.as_ref().map(ServerId::as_str)),
-            api_tokens::created_at.eq(token.created_at.naive_utc()),
-            api_tokens::expires_at.eq(token.expires_at.map(|at| at.naive_utc())),
+            api_tokens::created_at.eq(token.created_at),
+            api_tokens::expires_at.eq(token.expires_at),
         ))
         .execute(db)?;
     Ok(true)
@@ -115,11 +107,10 @@ pub fn list(db: &mut Db, user: &UserId) -> Result<Vec<ApiToken>, DbError> {
 
 /// Stores that the token was used; writes at most once a minute.
 pub fn touch(db: &mut Db, id: &ApiTokenId, now: Timestamp) -> Result<(), DbError> {
-    let stale = api_tokens::last_used_at
-        .is_null()
-        .or(api_tokens::last_used_at.le((now - TOUCH_INTERVAL).naive_utc()).assume_not_null());
+    let stale =
+        api_tokens::last_used_at.is_null().or(api_tokens::last_used_at.le(now - TOUCH_INTERVAL).assume_not_null());
     diesel::update(api_tokens::table.find(id.as_str()).filter(stale))
-        .set(api_tokens::last_used_at.eq(now.naive_utc()))
+        .set(api_tokens::last_used_at.eq(now))
         .execute(db)?;
     Ok(())
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     crypto::digest::sha256_hex,
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::{audit, audit_head},
     },
     domain::{
@@ -53,7 +53,6 @@ pub struct AuditPayload(String);
 #[diesel(table_name = audit)]
 pub struct AuditEntry {
     pub id: i64,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub at: Timestamp,
     pub actor: String,
     pub action: String,
@@ -183,17 +182,17 @@ pub fn append(
         id: head.id + 1,
         at: last.map_or(now, |last| last.at.max(now)),
         actor: actor.to_string(),
-        action: action.as_str().to_owned(),
+        action: action.word().to_owned(),
         target: (*target).to_owned(),
         payload: payload.0.clone(),
-        result: result.as_str().to_owned(),
+        result: result.word().to_owned(),
         hash: String::new(),
     };
     entry.hash = entry.hash_after(&head.hash);
     diesel::insert_into(audit::table)
         .values((
             audit::id.eq(entry.id),
-            audit::at.eq(entry.at.naive_utc()),
+            audit::at.eq(entry.at),
             audit::actor.eq(&entry.actor),
             audit::action.eq(&entry.action),
             audit::target.eq(&entry.target),
@@ -238,7 +237,7 @@ pub fn list(db: &mut Db, page: &AuditPage) -> Result<(i64, Vec<AuditEntry>), DbE
             query = query.filter(audit::target.eq(target));
         }
         if let Some(since) = since {
-            query = query.filter(audit::at.ge(since.naive_utc()));
+            query = query.filter(audit::at.ge(since));
         }
         query
     };
@@ -250,7 +249,6 @@ pub fn list(db: &mut Db, page: &AuditPage) -> Result<(i64, Vec<AuditEntry>), DbE
     let mut query = matching();
     if let Some((at, id)) = before {
         // In a form that an index can serve.
-        let at = at.naive_utc();
         query = query.filter(audit::at.le(at).and(audit::at.lt(at).or(audit::id.lt(id))));
     }
     let query = query.order((audit::at.desc(), audit::id.desc())).limit(*limit as i64);
@@ -265,7 +263,7 @@ pub fn get(db: &mut Db, id: i64) -> Result<Option<AuditEntry>, DbError> {
 /// The entries about this target with ids after this one, the oldest first, at most 1 000.
 pub fn about_since(db: &mut Db, action: AdminAction, target: &str, after: i64) -> Result<Vec<AuditEntry>, DbError> {
     let entries = audit::table
-        .filter(audit::target.eq(target).and(audit::action.eq(action.as_str())).and(audit::id.gt(after)))
+        .filter(audit::target.eq(target).and(audit::action.eq(action.word())).and(audit::id.gt(after)))
         .order(audit::id)
         .limit(VERIFIED_AT_ONCE);
     Ok(entries.select(AuditEntry::as_select()).load(db)?)
@@ -278,13 +276,13 @@ pub fn without_outcome(
     action: AdminAction,
     (since, until): (Timestamp, Timestamp),
 ) -> Result<Vec<AuditEntry>, DbError> {
-    let recent = audit::action.eq(action.as_str()).and(audit::at.ge(since.naive_utc()));
+    let recent = audit::action.eq(action.word()).and(audit::at.ge(since));
     let entries = audit::table.filter(recent).order((audit::at, audit::id)).limit(VERIFIED_AT_ONCE);
     let entries: Vec<AuditEntry> = entries.select(AuditEntry::as_select()).load(db)?;
-    let is_known = |entry: &&AuditEntry| entry.result != AuditResult::Unknown.as_str();
+    let is_known = |entry: &&AuditEntry| entry.result != AuditResult::Unknown.word();
     let known: BTreeSet<i64> = entries.iter().filter(is_known).filter_map(AuditEntry::begun).collect();
     let is_open = |entry: &AuditEntry| {
-        entry.result == AuditResult::Begun.as_str() && entry.at <= until && !known.contains(&entry.id)
+        entry.result == AuditResult::Begun.word() && entry.at <= until && !known.contains(&entry.id)
     };
     Ok(entries.into_iter().filter(is_open).collect())
 }

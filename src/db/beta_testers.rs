@@ -6,11 +6,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         schema::beta_testers,
     },
     domain::{
@@ -32,13 +28,11 @@ pub struct BetaTester {
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = beta_testers)]
-struct BetaTesterRow {
+pub(in crate::db) struct BetaTesterRow {
     platform_id: String,
     tier: String,
     note: Option<String>,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     expires_at: Option<Timestamp>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     created_at: Timestamp,
 }
 
@@ -60,11 +54,11 @@ pub fn put(
     now: Timestamp,
 ) -> Result<BetaTester, DbError> {
     let given = (
-        beta_testers::tier.eq(entry.tier.as_str()),
+        beta_testers::tier.eq(entry.tier.word()),
         beta_testers::note.eq(note),
-        beta_testers::expires_at.eq(entry.expires_at.map(|at| at.naive_utc())),
+        beta_testers::expires_at.eq(entry.expires_at),
     );
-    let row = (beta_testers::platform_id.eq(account.as_str()), given, beta_testers::created_at.eq(now.naive_utc()));
+    let row = (beta_testers::platform_id.eq(account.as_str()), given, beta_testers::created_at.eq(now));
     let put = diesel::insert_into(beta_testers::table)
         .values(row)
         .on_conflict(beta_testers::platform_id)

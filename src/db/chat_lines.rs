@@ -4,11 +4,11 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::chat_lines,
     },
     domain::{
-        chat::{ChatLine, KeptLine},
+        chat::{ChatLine, StoredLine},
         ids::ServerId,
         limits::CHAT_LINES_PER_SERVER,
         time::Timestamp,
@@ -18,30 +18,31 @@ use crate::{
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = chat_lines)]
-struct LineRow {
+pub(in crate::db) struct LineRow {
     id: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     said_at: Timestamp,
     author: String,
     text: String,
+    author_id: Option<String>,
 }
 
-impl From<LineRow> for KeptLine {
-    fn from(LineRow { id, said_at: ts, author, text }: LineRow) -> Self {
-        Self { id, line: ChatLine { author, text, ts } }
+impl From<LineRow> for StoredLine {
+    fn from(LineRow { id, said_at: ts, author, text, author_id }: LineRow) -> Self {
+        Self { id, line: ChatLine { author, author_id, text, ts } }
     }
 }
 
 /// Adds a line; one with a known id is there already. Of too many, the oldest go.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
-pub fn insert(db: &mut Db, server: &ServerId, kept: &KeptLine) -> Result<(), DbError> {
+pub fn insert(db: &mut Db, server: &ServerId, kept: &StoredLine) -> Result<(), DbError> {
     let row = (
         chat_lines::server_id.eq(server.as_str()),
         chat_lines::id.eq(&kept.id),
-        chat_lines::said_at.eq(kept.line.ts.naive_utc()),
+        chat_lines::said_at.eq(kept.line.ts),
         chat_lines::author.eq(&kept.line.author),
         chat_lines::text.eq(&kept.line.text),
+        chat_lines::author_id.eq(&kept.line.author_id),
     );
     let insert = diesel::insert_into(chat_lines::table).values(row).on_conflict_do_nothing();
     if on_backend!(db, |db| insert.execute(db))? == 0 {
@@ -55,7 +56,7 @@ pub fn insert(db: &mut Db, server: &ServerId, kept: &KeptLine) -> Result<(), DbE
         .first(db)
         .optional()?;
     if let Some(LineRow { id, said_at, .. }) = surplus {
-        let at = said_at.naive_utc();
+        let at = said_at;
         let until = chat_lines::said_at.le(at).and(chat_lines::said_at.lt(at).or(chat_lines::id.le(id)));
         diesel::delete(of_server().filter(until)).execute(db)?;
     }
@@ -69,19 +70,19 @@ pub fn list(
     since: Option<Timestamp>,
     before: Option<&Cursor>,
     limit: usize,
-) -> Result<Vec<KeptLine>, DbError> {
+) -> Result<Vec<StoredLine>, DbError> {
     let mut query = chat_lines::table.filter(chat_lines::server_id.eq(server.as_str())).into_boxed();
     if let Some(since) = since {
-        query = query.filter(chat_lines::said_at.ge(since.naive_utc()));
+        query = query.filter(chat_lines::said_at.ge(since));
     }
     if let Some(Cursor { ts, id }) = before {
         // In a form that an index can serve.
-        let at = ts.naive_utc();
+        let at = ts;
         query = query.filter(chat_lines::said_at.le(at).and(chat_lines::said_at.lt(at).or(chat_lines::id.lt(id))));
     }
     let query = query.order((chat_lines::said_at.desc(), chat_lines::id.desc())).limit(limit as i64);
     let rows: Vec<LineRow> = query.select(LineRow::as_select()).load(db)?;
-    Ok(rows.into_iter().map(KeptLine::from).collect())
+    Ok(rows.into_iter().map(StoredLine::from).collect())
 }
 
 /// Deletes a batch of what was said until then; returns how many.
@@ -97,9 +98,11 @@ mod tests {
         testing::{self, later},
     };
 
-    fn line(number: i64) -> KeptLine {
-        let line = ChatLine { author: "Ann".into(), text: format!("line {number}"), ts: later(number / 3) };
-        KeptLine { id: format!("{number:05}"), line }
+    fn line(number: i64) -> StoredLine {
+        let author_id = (number % 2 == 0).then(|| "76561198000000001".to_owned());
+        let (text, ts) = (format!("line {number}"), later(number / 3));
+        let line = ChatLine { author: "Ann".into(), author_id, text, ts };
+        StoredLine { id: format!("{number:05}"), line }
     }
 
     fn say(pool: &Pool, server: &str, numbers: impl IntoIterator<Item = i64>) {
@@ -107,7 +110,7 @@ mod tests {
             .unwrap();
     }
 
-    fn lines(pool: &Pool, server: &str, before: Option<Cursor>, limit: usize) -> Vec<KeptLine> {
+    fn lines(pool: &Pool, server: &str, before: Option<Cursor>, limit: usize) -> Vec<StoredLine> {
         pool.read_blocking(|db| list(db, &server.into(), None, before.as_ref(), limit)).unwrap()
     }
 

@@ -18,8 +18,7 @@ use crate::{
 
 /// Gives this account a code with this hash, in place of one that it has. `Conflict` if another account has the same.
 pub fn issue(db: &mut Db, account: &ChatUserId, code_hash: &str, now: Timestamp) -> Result<(), DbError> {
-    let given =
-        (chat_link_codes::code_hash.eq(code_hash), chat_link_codes::expires_at.eq((now + LIFETIME).naive_utc()));
+    let given = (chat_link_codes::code_hash.eq(code_hash), chat_link_codes::expires_at.eq(now + LIFETIME));
     let issue = diesel::insert_into(chat_link_codes::table)
         .values((chat_link_codes::chat_user_id.eq(account.as_str()), given))
         .on_conflict(chat_link_codes::chat_user_id)
@@ -33,7 +32,7 @@ pub fn issue(db: &mut Db, account: &ChatUserId, code_hash: &str, now: Timestamp)
 pub fn take(db: &mut Db, code_hash: &str, now: Timestamp) -> Result<Option<ChatUserId>, DbError> {
     let code = chat_link_codes::table
         .filter(chat_link_codes::code_hash.eq(code_hash))
-        .filter(chat_link_codes::expires_at.gt(now.naive_utc()));
+        .filter(chat_link_codes::expires_at.gt(now));
     let taken: Option<String> =
         diesel::delete(code).returning(chat_link_codes::chat_user_id).get_result(db).optional()?;
     Ok(taken.map(ChatUserId::from))
@@ -41,7 +40,7 @@ pub fn take(db: &mut Db, code_hash: &str, now: Timestamp) -> Result<Option<ChatU
 
 /// Links this account with the user, in place of one that the user has. `Conflict` if the account is another user's.
 pub fn link(db: &mut Db, user: &UserId, account: &ChatUserId, now: Timestamp) -> Result<(), DbError> {
-    let given = (chat_links::chat_user_id.eq(account.as_str()), chat_links::linked_at.eq(now.naive_utc()));
+    let given = (chat_links::chat_user_id.eq(account.as_str()), chat_links::linked_at.eq(now));
     let link = diesel::insert_into(chat_links::table)
         .values((chat_links::user_id.eq(user.as_str()), given))
         .on_conflict(chat_links::user_id)
@@ -127,7 +126,7 @@ mod tests {
             assert_eq!((user_of("7"), user_of("8")), (None, Some("ada".into())), "the newest");
             link("bob", "7").unwrap();
             let linked = || {
-                let all: Vec<UserId> = ["eve", "bob", "ada", "nobody"].map(UserId::from).into();
+                let all: Vec<UserId> = ["eve", "bob", "ada", "stranger"].map(UserId::from).into();
                 pool.read_blocking(|db| linked(db, &all)).unwrap()
             };
             assert_eq!(linked(), ["ada", "bob"].map(UserId::from).into());

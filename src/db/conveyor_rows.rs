@@ -4,7 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::conveyor_rows,
     },
     domain::time::Timestamp,
@@ -17,7 +17,6 @@ pub struct ConveyorRow {
     pub shortname: String,
     pub item_id: i32,
     pub category: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub updated_at: Timestamp,
 }
 
@@ -30,6 +29,7 @@ pub fn list(db: &mut Db, after: Option<&str>, limit: i64) -> Result<Vec<Conveyor
     Ok(rows.select(ConveyorRow::as_select()).load(db)?)
 }
 
+/// Number of rows, for their limit.
 pub fn count(db: &mut Db) -> Result<i64, DbError> {
     Ok(conveyor_rows::table.count().get_result(db)?)
 }
@@ -46,7 +46,7 @@ pub fn insert(db: &mut Db, row: &ConveyorRow) -> Result<(), DbError> {
             conveyor_rows::shortname.eq(&row.shortname),
             conveyor_rows::item_id.eq(row.item_id),
             conveyor_rows::category.eq(&row.category),
-            conveyor_rows::updated_at.eq(row.updated_at.naive_utc()),
+            conveyor_rows::updated_at.eq(row.updated_at),
         ))
         .execute(db)?;
     Ok(())
@@ -54,7 +54,7 @@ pub fn insert(db: &mut Db, row: &ConveyorRow) -> Result<(), DbError> {
 
 /// Changes a row, and gives it as it now is; `NotFound` without one.
 pub fn set_category(db: &mut Db, shortname: &str, category: &str, now: Timestamp) -> Result<ConveyorRow, DbError> {
-    let change = (conveyor_rows::category.eq(category), conveyor_rows::updated_at.eq(now.naive_utc()));
+    let change = (conveyor_rows::category.eq(category), conveyor_rows::updated_at.eq(now));
     diesel::update(conveyor_rows::table.find(shortname)).set(change).execute(db)?;
     get(db, shortname)
 }

@@ -5,7 +5,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::customers_to_end,
     },
     domain::{payment::retry_at, time::Timestamp},
@@ -20,10 +20,9 @@ pub struct CustomerTurn {
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = customers_to_end)]
-struct CustomerRow {
+pub(in crate::db) struct CustomerRow {
     customer_id: String,
     attempts: i32,
-    #[diesel(deserialize_as = StoredTimestamp)]
     next_attempt_at: Timestamp,
 }
 
@@ -38,7 +37,7 @@ pub fn put_due(db: &mut Db, customer: &str, now: Timestamp) -> Result<(), DbErro
 }
 
 fn put_at(db: &mut Db, customer: &str, next: Timestamp) -> Result<CustomerTurn, DbError> {
-    let turn = (customers_to_end::attempts.eq(0), customers_to_end::next_attempt_at.eq(next.naive_utc()));
+    let turn = (customers_to_end::attempts.eq(0), customers_to_end::next_attempt_at.eq(next));
     let put = diesel::insert_into(customers_to_end::table)
         .values((customers_to_end::customer_id.eq(customer), turn))
         .on_conflict(customers_to_end::customer_id)
@@ -52,7 +51,7 @@ fn put_at(db: &mut Db, customer: &str, next: Timestamp) -> Result<CustomerTurn, 
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn claim(db: &mut Db, now: Timestamp) -> Result<Option<CustomerTurn>, DbError> {
-    let due = || customers_to_end::next_attempt_at.le(now.naive_utc());
+    let due = || customers_to_end::next_attempt_at.le(now);
     loop {
         let first = customers_to_end::table
             .filter(due())
@@ -63,7 +62,7 @@ pub fn claim(db: &mut Db, now: Timestamp) -> Result<Option<CustomerTurn>, DbErro
         let Some(CustomerRow { customer_id: customer, attempts, .. }) = first else { return Ok(None) };
         let attempts = attempts.saturating_add(1);
         let next = retry_at(attempts, now);
-        let taken = (customers_to_end::attempts.eq(attempts), customers_to_end::next_attempt_at.eq(next.naive_utc()));
+        let taken = (customers_to_end::attempts.eq(attempts), customers_to_end::next_attempt_at.eq(next));
         let row = customers_to_end::table.find(&customer).filter(due());
         if diesel::update(row).set(taken).execute(db)? == 1 {
             return Ok(Some(CustomerTurn { customer, next }));
@@ -77,7 +76,7 @@ pub fn remove(db: &mut Db, turn: &CustomerTurn) -> Result<(), DbError> {
     let row = customers_to_end::table.find(&turn.customer);
     let known: Option<CustomerRow> = row.select(CustomerRow::as_select()).first(db).optional()?;
     if known.is_some_and(|known| known.next_attempt_at == turn.next) {
-        let same = row.filter(customers_to_end::next_attempt_at.eq(turn.next.naive_utc()));
+        let same = row.filter(customers_to_end::next_attempt_at.eq(turn.next));
         diesel::delete(same).execute(db)?;
     }
     Ok(())

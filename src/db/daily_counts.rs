@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
+use chrono::{NaiveDate, NaiveTime, TimeDelta};
 use diesel::{dsl::count_star, prelude::*};
 
 use crate::{
@@ -20,7 +20,7 @@ pub const DAYS: i64 = 30;
 /// Events of a day may be stored so much later.
 const LATE: TimeDelta = TimeDelta::minutes(5);
 /// Days after which counts are deleted.
-const KEPT_DAYS: i64 = 90;
+pub const KEPT_DAYS: i64 = 90;
 
 const ACTIVE: &str = "dau";
 const NEW_MEMBERS: &str = "newMembers";
@@ -42,8 +42,8 @@ pub struct DayCounts {
     pub activity: BTreeMap<String, i64>,
 }
 
-fn midnight(day: NaiveDate) -> NaiveDateTime {
-    day.and_time(NaiveTime::MIN)
+fn midnight(day: NaiveDate) -> Timestamp {
+    day.and_time(NaiveTime::MIN).into()
 }
 
 /// The user was there.
@@ -93,7 +93,7 @@ pub fn roll_up(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     let old = midnight(over - TimeDelta::days(KEPT_DAYS));
     diesel::delete(daily_counts::table.filter(daily_counts::day.lt(old))).execute(db)?;
     let counted = active_days::table.filter(active_days::day.lt(midnight(over - TimeDelta::days(1))));
-    let batch: Vec<(NaiveDateTime, String)> = counted
+    let batch: Vec<(Timestamp, String)> = counted
         .order((active_days::day, active_days::user_id))
         .limit(PURGE_BATCH as i64)
         .select((active_days::day, active_days::user_id))
@@ -104,7 +104,7 @@ pub fn roll_up(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     Ok(diesel::delete(of_day).execute(db)?)
 }
 
-fn counted_days(db: &mut Db, now: Timestamp) -> Result<Vec<NaiveDateTime>, DbError> {
+fn counted_days(db: &mut Db, now: Timestamp) -> Result<Vec<Timestamp>, DbError> {
     let first = midnight(now.date_naive() - TimeDelta::days(DAYS));
     let counted = daily_counts::table.filter(daily_counts::day.ge(first)).filter(daily_counts::kind.eq(ACTIVE));
     Ok(counted.select(daily_counts::day).load(db)?)
@@ -136,7 +136,7 @@ pub fn days(db: &mut Db, now: Timestamp) -> Result<Vec<(NaiveDate, DayCounts)>, 
     let today = now.date_naive();
     let first = today - TimeDelta::days(DAYS - 1);
     let counted = counted_days(db, now)?;
-    let rows: Vec<(NaiveDateTime, String, i64)> = daily_counts::table
+    let rows: Vec<(Timestamp, String, i64)> = daily_counts::table
         .filter(daily_counts::day.ge(midnight(first)))
         .select((daily_counts::day, daily_counts::kind, daily_counts::count))
         .load(db)?;
@@ -146,7 +146,7 @@ pub fn days(db: &mut Db, now: Timestamp) -> Result<Vec<(NaiveDate, DayCounts)>, 
         days.insert(day, if is_counted { DayCounts::default() } else { count(db, day)? });
     }
     for (day, kind, count) in rows {
-        let Some(day) = days.get_mut(&day.date()) else { continue };
+        let Some(day) = days.get_mut(&day.date_naive()) else { continue };
         if let Some(kind) = kind.strip_prefix(ACTIVITY) {
             day.activity.insert(kind.to_owned(), count);
         } else if let Some(kind) = kind.strip_prefix(EVENT) {

@@ -15,7 +15,7 @@ const ONLY: i32 = 1;
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = edited_items)]
-struct EditedItemRow {
+pub(in crate::db) struct EditedItemRow {
     id: i32,
     shortname: String,
     name: String,
@@ -44,6 +44,7 @@ pub fn version(db: &mut Db) -> Result<i64, DbError> {
     Ok(edited_items_version::table.find(ONLY).select(edited_items_version::version).first(db)?)
 }
 
+/// Number of edits, for their limit.
 pub fn count(db: &mut Db) -> Result<i64, DbError> {
     Ok(edited_items::table.count().get_result(db)?)
 }
@@ -64,7 +65,7 @@ pub fn put(db: &mut Db, edit: &ItemEdit, now: Timestamp) -> Result<(), DbError> 
         edited_items::category.eq(category),
         edited_items::stack_size.eq(stack_size.and_then(|size| i32::try_from(size).ok())),
         edited_items::icon.eq(icon.as_deref()),
-        edited_items::updated_at.eq(now.naive_utc()),
+        edited_items::updated_at.eq(now),
     );
     let put = diesel::insert_into(edited_items::table)
         .values((edited_items::id.eq(id), values))

@@ -16,12 +16,7 @@ use crate::{
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn take_into_use(db: &mut Db, fingerprint: &str, now: Timestamp) -> Result<i32, DbError> {
     loop {
-        let newest: Option<(i32, String)> = encryption_keys::table
-            .order(encryption_keys::number.desc())
-            .select((encryption_keys::number, encryption_keys::fingerprint))
-            .first(db)
-            .optional()?;
-        let next = match newest {
+        let next = match newest(db)? {
             Some((number, known)) if known == fingerprint => return Ok(number),
             Some((number, _)) => number + 1,
             None => 1,
@@ -30,7 +25,7 @@ pub fn take_into_use(db: &mut Db, fingerprint: &str, now: Timestamp) -> Result<i
         let row = (
             encryption_keys::number.eq(next),
             encryption_keys::fingerprint.eq(fingerprint),
-            encryption_keys::first_seen_at.eq(now.naive_utc()),
+            encryption_keys::first_seen_at.eq(now),
         );
         let insert = diesel::insert_into(encryption_keys::table).values(row).on_conflict_do_nothing();
         if on_backend!(db, |db| insert.execute(db))? == 1 {
@@ -38,6 +33,16 @@ pub fn take_into_use(db: &mut Db, fingerprint: &str, now: Timestamp) -> Result<i
         }
         // Another process stored a key at the same moment; the next round reads it.
     }
+}
+
+/// The number and fingerprint of the key that was taken into use last; none in a database from which none has served.
+pub fn newest(db: &mut Db) -> Result<Option<(i32, String)>, DbError> {
+    let newest = encryption_keys::table
+        .order(encryption_keys::number.desc())
+        .select((encryption_keys::number, encryption_keys::fingerprint))
+        .first(db)
+        .optional()?;
+    Ok(newest)
 }
 
 /// The number of the key with this fingerprint, if the service has run with it.
@@ -58,6 +63,7 @@ mod tests {
     #[test]
     fn keys_are_numbered_in_the_order_of_their_first_use() {
         testing::on_each_database(|pool| {
+            assert_eq!(pool.read_blocking(newest).unwrap(), None);
             let take = |key: &str| pool.write_blocking(|db| take_into_use(db, key, now())).unwrap();
             assert_eq!([take("a"), take("a"), take("b"), take("b")], [1, 1, 2, 2]);
             // The older key again: a new generation.

@@ -1,0 +1,1 @@
+ALTER TABLE chat_lines DROP COLUMN author_id;

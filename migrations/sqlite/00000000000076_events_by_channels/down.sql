@@ -1,0 +1,2 @@
+ALTER TABLE deliveries DROP COLUMN urgent;
+ALTER TABLE notices DROP COLUMN event;
