@@ -7,6 +7,7 @@ pub mod database_file;
 pub mod error;
 pub mod file_size;
 pub mod job_queue;
+pub mod lock_holder;
 pub mod pool;
 #[cfg(all(test, feature = "postgres-tls"))]
 mod postgres_tls;
@@ -18,7 +19,7 @@ pub mod stored_server;
 pub mod timestamp;
 pub mod write_check;
 
-use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path};
+use std::{fmt, fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use diesel::{
     Connection as _, PgConnection, QueryableByName, RunQueryDsl as _, SqliteConnection,
@@ -65,19 +66,28 @@ pub fn open_sqlite(path: &Path, access: Access) -> Result<SqliteConnection, Engi
     Ok(connection)
 }
 
+#[derive(QueryableByName)]
+struct Checkpoint {
+    #[diesel(sql_type = Integer)]
+    busy: i32,
+}
+
 /// Writes what the log of SQLite holds into its file and empties the log, which still had what is deleted. False while
 /// another connection reads from it.
 pub fn empty_log(connection: &mut SqliteConnection) -> Result<bool, EngineError> {
-    #[derive(QueryableByName)]
-    struct Checkpoint {
-        #[diesel(sql_type = Integer)]
-        busy: i32,
-    }
     // No connection can write meanwhile: wait briefly.
     connection.batch_execute("PRAGMA busy_timeout = 50")?;
     let done = sql_query("PRAGMA wal_checkpoint(TRUNCATE)").get_result::<Checkpoint>(connection);
     connection.batch_execute(PATIENT)?;
     Ok(done?.busy == 0)
+}
+
+/// Writes what the log of SQLite holds into its file, and to the disk. Waits for connections that read an older state.
+pub fn put_log_into_file(connection: &mut SqliteConnection) -> Result<(), EngineError> {
+    match sql_query("PRAGMA wal_checkpoint(FULL)").get_result::<Checkpoint>(connection)? {
+        Checkpoint { busy: 0 } => Ok(()),
+        Checkpoint { .. } => Err(EngineError("another connection reads".to_owned())),
+    }
 }
 
 /// Connects to PostgreSQL.
@@ -94,7 +104,7 @@ pub fn open_postgres(url: &SecretString) -> Result<PgConnection, EngineError> {
 
 /// True if a start that failed with this is worth another attempt: the database is down, hangs or is locked. Any
 /// other error, such as a refusal, is permanent.
-pub fn is_not_there_yet(error: &DbError) -> bool {
+pub fn is_retryable_at_start(error: &DbError) -> bool {
     // Texts of libpq and of SQLite: there is no other sign.
     const DOWN: [&str; 10] = [
         "Connection refused",
@@ -108,13 +118,86 @@ pub fn is_not_there_yet(error: &DbError) -> bool {
         "server closed the connection",
         "database is locked",
     ];
-    const COMING: [&str; 4] =
-        ["the database system is", "too many clients", "remaining connection slots", "terminating connection"];
+    const COMING: [&str; 3] =
+        ["the database system is", "terminating connection", "is not currently accepting connections"];
     let DbError::Unavailable(message) = error else { return false };
     let any = |words: &[&str], text: &str| words.iter().any(|word| text.contains(word));
     // One of several addresses may have been down, while another has refused us.
     let mut refusals = message.lines().filter(|line| line.contains("FATAL:"));
-    refusals.all(|refusal| any(&COMING, refusal)) && (any(&DOWN, message) || any(&COMING, message))
+    let comes = |text: &str| any(&COMING, text) || any(&NO_CONNECTION_LEFT, text);
+    refusals.all(comes) && (any(&DOWN, message) || comes(message))
+}
+
+/// Words of PostgreSQL when it takes no more connections: in all, but for its own, or of one role or database.
+const NO_CONNECTION_LEFT: [&str; 3] = ["too many clients", "remaining connection slots", "too many connections for"];
+
+/// The text of an error, with what an operator can do about it where that is not obvious.
+pub fn with_advice(error: &impl fmt::Display) -> String {
+    // Texts of libpq end with a line break.
+    let text = error.to_string().trim_end().to_owned();
+    match advice(&text) {
+        Some(advice) => format!("{text}; {advice}"),
+        None => text,
+    }
+}
+
+/// Advice to an operator about an error with this text, where it is not obvious.
+pub fn advice(error: &str) -> Option<&'static str> {
+    if NO_CONNECTION_LEFT.iter().any(|words| error.contains(words)) {
+        return Some(
+            "PostgreSQL has no connection left: raise max_connections (a companion takes 12) or the limit of the role, or \
+             end what holds them, see pg_stat_activity",
+        );
+    }
+    if error.contains("is not currently accepting connections") {
+        return Some(
+            "an administrator keeps connections out: ALTER DATABASE … ALLOW_CONNECTIONS true lets them in again",
+        );
+    }
+    if error.contains("due to lock timeout") || error.contains("due to statement timeout") {
+        return Some(
+            "PostgreSQL took longer than 5 s: another session may hold a lock on a table (a transaction left open, ALTER TABLE, \
+             VACUUM FULL), which pg_stat_activity and pg_blocking_pids(pid) name: wait for it, or end it with \
+             pg_terminate_backend(pid); otherwise the server or its disk has too much to do",
+        );
+    }
+    if error.contains("database is locked") {
+        return Some(
+            "another program holds the lock of the SQLite file: `fuser` or `lsof` on it names it (sqlite3 with an open \
+             transaction, a tool for backups); end it",
+        );
+    }
+    let is_missing = |word: &str| error.contains(word) && error.contains("does not exist");
+    if error.contains("no such table")
+        || error.contains("no such column")
+        || is_missing("relation \"")
+        || is_missing("column \"")
+    {
+        return Some(
+            "a table or column of the schema is missing: it was removed or renamed by hand, or DATABASE_URL leads to another \
+             database or schema (search_path); put its name back, or restore a backup",
+        );
+    }
+    if error.contains("Read-only file system") {
+        return Some(
+            "the kernel has given up a file system of PostgreSQL, or it is mounted so: `mount` and the kernel's log of its \
+             machine say more; look at the disk before you remount it",
+        );
+    }
+    if error.contains("read-only transaction") {
+        return Some(
+            "PostgreSQL takes no writes (a replica, or default_transaction_read_only): name the primary in DATABASE_URL",
+        );
+    }
+    if error.contains("database or disk is full") {
+        return Some("the disk of the SQLite file is full: make room on it");
+    }
+    if error.contains("No space left on device") {
+        return Some("a disk of PostgreSQL is full: make room on it");
+    }
+    error.contains("readonly database").then_some(
+        "the file, its directory or their file system cannot be written: see their owner (chown, chmod), and `mount`",
+    )
 }
 
 /// Creates the file and its directory where missing, for this user only: SQLite would leave them to the umask.
@@ -127,8 +210,7 @@ pub fn create_private_file(path: &Path) -> io::Result<()> {
 
 /// Settings that end a connection whose host is gone, where the URL does not say otherwise: seconds, or milliseconds
 /// for `tcp_user_timeout`.
-const CONNECTION_DEADLINES: [(&str, &str); 5] = [
-    ("connect_timeout=", "5"),
+const CONNECTION_DEADLINES: [(&str, &str); 4] = [
     ("tcp_user_timeout=", "15000"),
     ("keepalives_idle=", "10"),
     ("keepalives_interval=", "5"),
@@ -139,7 +221,9 @@ const CONNECTION_DEADLINES: [(&str, &str); 5] = [
 /// name several hosts or none, which the `url` crate does not read.)
 fn with_deadlines(url: &SecretString) -> SecretString {
     let mut url = url.expose_secret().to_owned();
-    for (parameter, value) in CONNECTION_DEADLINES {
+    // With several hosts, the second is asked before the pool gives up, after 5 s. libpq knows no shorter time.
+    let connect_timeout = ("connect_timeout=", if url.contains(',') { "2" } else { "5" });
+    for (parameter, value) in [connect_timeout].into_iter().chain(CONNECTION_DEADLINES) {
         if !url.contains(parameter) {
             url.push(if url.contains('?') { '&' } else { '?' });
             url.push_str(parameter);
@@ -305,7 +389,8 @@ mod tests {
 
     #[test]
     fn only_a_database_that_may_come_is_waited_for() {
-        let opened = |database: &Database| is_not_there_yet(&Pool::open(database).err().expect("it does not open"));
+        let opened =
+            |database: &Database| is_retryable_at_start(&Pool::open(database).err().expect("it does not open"));
         let url = |url: &str| Database::Postgres(SecretString::from(url));
         assert!(opened(&url("postgres://u:p@127.0.0.1:1/none")));
         for never in ["postgres://u:p@127.0.0.1:99999999/none", "postgres://u:p@[::1/none", "postgres://u%zz@h/none"] {
@@ -313,8 +398,26 @@ mod tests {
         }
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(!opened(&Database::Sqlite(file.path().join("test.db"))));
-        let told = |message: &str| is_not_there_yet(&DbError::Unavailable(message.to_owned()));
+        let told = |message: &str| is_retryable_at_start(&DbError::Unavailable(message.to_owned()));
         assert!(told("connection to server at \"h\", port 5432 failed: FATAL:  the database system is starting up"));
+        for full in ["sorry, too many clients already", "too many connections for role \"u\""] {
+            let full = format!("to 127.0.0.1 failed: FATAL:  {full}");
+            assert!(told(&full) && advice(&full).is_some_and(|advice| advice.contains("max_connections")), "{full}");
+        }
+        let closed = "FATAL:  database \"c\" is not currently accepting connections";
+        assert!(told(closed) && advice(closed).is_some_and(|advice| advice.contains("ALLOW_CONNECTIONS true")));
+        for (error, word) in [
+            ("canceling statement due to lock timeout", "pg_blocking_pids"),
+            ("canceling statement due to statement timeout", "pg_blocking_pids"),
+            ("database is locked", "fuser"),
+            ("relation \"users\" does not exist", "table or column"),
+            ("no such table: users", "table or column"),
+        ] {
+            assert!(advice(error).is_some_and(|advice| advice.contains(word)), "{error}");
+        }
+        assert_eq!(advice("role \"u\" does not exist"), None);
+        let read_only = "FATAL:  could not open file \"base/16385/1259\": Read-only file system";
+        assert!(advice(read_only).is_some_and(|advice| advice.contains("before you remount it")));
         for refusal in ["password authentication failed for user \"u\"", "database \"none\" does not exist"] {
             let refused = format!("to ::1 failed: Connection refused\nto 127.0.0.1 failed: FATAL:  {refusal}");
             assert!(!told(&refused), "{refused}");

@@ -2,6 +2,7 @@
 //! they stay erased when an older backup of it is restored. An id says nothing of a user whose rows are gone.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -18,8 +19,8 @@ use crate::{
         users::User,
     },
     domain::{
-        ids::UserId,
-        time::{self, Timestamp},
+        ids::{ServerId, UserId},
+        time::Timestamp,
     },
 };
 
@@ -32,7 +33,7 @@ const LOOKED_UP: usize = 500;
 pub fn note(data_dir: &Path, user: &UserId, now: Timestamp) -> io::Result<()> {
     let mut list = OpenOptions::new().append(true).create(true).mode(0o600).open(data_dir.join(ERASURES))?;
     // A line of before may have been cut off.
-    list.write_all(format!("\n{} {user}\n", time::to_wire(now)).as_bytes())?;
+    list.write_all(format!("\n{} {user}\n", now.to_wire()).as_bytes())?;
     list.sync_data()
 }
 
@@ -41,16 +42,26 @@ pub fn ids(list: &str) -> Vec<UserId> {
     list.lines().filter_map(|line| line.split_whitespace().nth(1)).map(UserId::from).collect()
 }
 
-/// Erases the users of the list that an older backup has brought back; returns how many these were. Call it before
+/// Erasures of users that an older backup had brought back.
+#[derive(Debug, Default)]
+pub struct RepeatedErasures {
+    /// Number of users.
+    pub users: usize,
+    /// Their paired servers.
+    pub servers: BTreeSet<ServerId>,
+}
+
+/// Erases the users of the list that an older backup has brought back. Call it before
 /// anybody is served.
-pub fn apply(db: &mut Db, listed: &[UserId], now: Timestamp) -> Result<usize, DbError> {
-    let mut erased = 0;
+pub fn apply(db: &mut Db, listed: &[UserId], now: Timestamp) -> Result<RepeatedErasures, DbError> {
+    let mut erased = RepeatedErasures::default();
     for some in listed.chunks(LOOKED_UP) {
         let ids: Vec<&str> = some.iter().map(UserId::as_str).collect();
         let back: Vec<User> = users::table.filter(users::id.eq_any(ids)).select(User::as_select()).load(db)?;
         for user in back {
-            db.transaction::<_, DbError, _>(|db| personal_data::erase(db, &user, now))?;
-            erased += 1;
+            let gone = db.transaction::<_, DbError, _>(|db| personal_data::erase(db, &user, now))?;
+            erased.users += 1;
+            erased.servers.extend(gone.servers);
         }
     }
     Ok(erased)
@@ -70,7 +81,7 @@ mod tests {
     use crate::db::{testing, users as accounts};
 
     #[test]
-    fn who_is_on_the_list_is_erased_again_and_nobody_else() {
+    fn users_on_the_list_are_erased_again_and_no_others() {
         testing::on_each_database(|pool| {
             let directory = tempfile::tempdir().unwrap();
             assert_eq!(read(directory.path()).unwrap(), []);
@@ -86,7 +97,7 @@ mod tests {
             assert_eq!(listed, ["be".into(), "ann".into(), "gone".into()]);
             let mut erased = Vec::new();
             for _ in 0..2 {
-                erased.push(pool.write_blocking(|db| apply(db, &listed, testing::now())).unwrap());
+                erased.push(pool.write_blocking(|db| apply(db, &listed, testing::now())).unwrap().users);
             }
             assert_eq!(erased, [1, 0]);
             let known = |user: &str| pool.read_blocking(|db| accounts::find(db, &user.into())).unwrap().is_some();

@@ -6,7 +6,7 @@ use diesel::{dsl::count_star, prelude::*};
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::failed_pushes,
     },
     domain::{
@@ -29,7 +29,6 @@ pub struct FailedPush {
     pub reason: String,
     /// Content of the push, without secrets.
     pub content: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub failed_at: Timestamp,
 }
 
@@ -38,7 +37,7 @@ pub struct FailedPush {
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn count(db: &mut Db, user: &UserId, push_id: &str, reason: &str, now: Timestamp) -> Result<i32, DbError> {
     let row = failed_pushes::table.find((user.as_str(), push_id));
-    let failure = (failed_pushes::reason.eq(reason), failed_pushes::failed_at.eq(now.naive_utc()));
+    let failure = (failed_pushes::reason.eq(reason), failed_pushes::failed_at.eq(now));
     let again = (failed_pushes::attempts.eq(failed_pushes::attempts + 1), failure);
     if diesel::update(row).set(again).execute(db)? == 0 {
         let first = (

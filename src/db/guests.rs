@@ -16,11 +16,7 @@ use diesel::{
 use crate::{
     db::{
         PURGE_BATCH, api_tokens,
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         helper_devices, invite_refusals,
         paired_servers::{PairedServer, lock},
         schema::{blocked_inviters, guests, paired_servers, refused_invites, users},
@@ -32,9 +28,6 @@ use crate::{
         time::Timestamp,
     },
 };
-
-/// Time for which a link that no one accepted is remembered after its end, so that it differs from one that never was.
-pub const EXPIRED_KEPT: Duration = Duration::days(30);
 
 /// A guest, or an open invitation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,17 +109,14 @@ pub struct SharedServer {
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = guests)]
-struct GuestRow {
+pub(in crate::db) struct GuestRow {
     id: String,
     server_id: String,
     user_id: Option<String>,
     platform_id: Option<String>,
     label: Option<String>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     invited_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     expires_at: Option<Timestamp>,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     since: Option<Timestamp>,
 }
 
@@ -175,8 +165,8 @@ pub fn invite(
         guests::platform_id.eq(account),
         guests::token_hash.eq(token_hash),
         guests::label.eq(label),
-        guests::invited_at.eq(now.naive_utc()),
-        guests::expires_at.eq(expires_at.map(|at| at.naive_utc())),
+        guests::invited_at.eq(now),
+        guests::expires_at.eq(expires_at),
     );
     diesel::insert_into(guests::table).values(row).execute(db)?;
     Ok(Ok(Guest {
@@ -263,7 +253,7 @@ pub fn accept(
     }
     // Other invitations of this account to the server end.
     diesel::delete(open_for(&server, user)).execute(db)?;
-    invite_refusals::take_back(db, &user.id, &server)?;
+    invite_refusals::withdraw(db, &user.id, &server)?;
     Ok(Ok(server))
 }
 
@@ -368,7 +358,7 @@ pub fn guest_ready(db: &mut Db, among: &[UserId]) -> Result<HashSet<UserId>, DbE
 
 /// Deletes a batch of the links that ended before this time and were not accepted; returns how many.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
-    let over = guests::table.filter(guests::expires_at.le(before.naive_utc())).filter(guests::user_id.is_null());
+    let over = guests::table.filter(guests::expires_at.le(before)).filter(guests::user_id.is_null());
     let ids: Vec<String> = over.limit(PURGE_BATCH as i64).select(guests::id).load(db)?;
     if ids.is_empty() {
         return Ok(0);
@@ -405,8 +395,8 @@ fn of_token(db: &mut Db, token_hash: &str) -> Result<Option<GuestRow>, DbError> 
 
 /// Puts the user into an open invitation.
 fn take(db: &mut Db, id: &str, user: &UserId, now: Timestamp) -> Result<(), DbError> {
-    let nothing: Option<chrono::NaiveDateTime> = None;
-    let set = (guests::user_id.eq(user.as_str()), guests::since.eq(now.naive_utc()), guests::expires_at.eq(nothing));
+    let nothing: Option<Timestamp> = None;
+    let set = (guests::user_id.eq(user.as_str()), guests::since.eq(now), guests::expires_at.eq(nothing));
     diesel::update(guests::table.find(id)).set(set).execute(db)?;
     Ok(())
 }

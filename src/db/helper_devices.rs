@@ -6,12 +6,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            stored_server::StoredServer,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db, stored_server::StoredServer},
         pairing_codes::CodePurpose,
         schema::helper_devices,
     },
@@ -33,9 +28,7 @@ pub struct HelperDevice {
     #[diesel(deserialize_as = String)]
     pub user_id: UserId,
     pub label: Option<String>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     pub last_used_at: Option<Timestamp>,
     /// An overlay of this server; `None`: a helper.
     #[diesel(column_name = server_id, deserialize_as = StoredServer)]
@@ -66,7 +59,7 @@ pub fn insert(
             helper_devices::user_id.eq(user.as_str()),
             helper_devices::token_hash.eq(token_hash),
             helper_devices::label.eq(label),
-            helper_devices::created_at.eq(now.naive_utc()),
+            helper_devices::created_at.eq(now),
             helper_devices::server_id.eq(overlay.as_ref().map(ServerId::as_str)),
             helper_devices::sections.eq(sections.as_ref()),
         ))
@@ -113,9 +106,9 @@ pub fn count(db: &mut Db, user: &UserId) -> Result<usize, DbError> {
 pub fn touch(db: &mut Db, id: &HelperDeviceId, now: Timestamp) -> Result<(), DbError> {
     let stale = helper_devices::last_used_at
         .is_null()
-        .or(helper_devices::last_used_at.le((now - TOUCH_INTERVAL).naive_utc()).assume_not_null());
+        .or(helper_devices::last_used_at.le(now - TOUCH_INTERVAL).assume_not_null());
     diesel::update(helper_devices::table.find(id.as_str()).filter(stale))
-        .set(helper_devices::last_used_at.eq(now.naive_utc()))
+        .set(helper_devices::last_used_at.eq(now))
         .execute(db)?;
     Ok(())
 }

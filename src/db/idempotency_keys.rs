@@ -4,7 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::idempotency_keys,
         users,
     },
@@ -25,6 +25,7 @@ pub enum KeyCaller {
 }
 
 impl KeyCaller {
+    /// The caller as its row names it.
     pub fn as_str(&self) -> &str {
         match self {
             Self::User(user) => user.as_str(),
@@ -55,7 +56,7 @@ pub struct KeyedRequest {
 
 /// State of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownKey {
+pub struct IdempotencyRecord {
     /// True if the key came with the same request.
     pub is_same: bool,
     /// The answer, or what the request is about to do.
@@ -94,8 +95,8 @@ pub fn take(
         idempotency_keys::caller.eq(caller),
         idempotency_keys::request.eq(request),
         idempotency_keys::sealed.eq(sealed),
-        idempotency_keys::claimed_until.eq(claimed_until.map(|until| until.naive_utc())),
-        idempotency_keys::created_at.eq(now.naive_utc()),
+        idempotency_keys::claimed_until.eq(claimed_until),
+        idempotency_keys::created_at.eq(now),
     );
     let insert = diesel::insert_into(idempotency_keys::table).values(row).on_conflict_do_nothing();
     if on_backend!(db, |db| insert.execute(db))? == 0 {
@@ -106,22 +107,22 @@ pub fn take(
 }
 
 /// The state of the key; `None` if it is new.
-pub fn find(db: &mut Db, keyed: &KeyedRequest) -> Result<Option<KnownKey>, DbError> {
-    let row: Option<(String, Vec<u8>, Option<StoredTimestamp>)> = idempotency_keys::table
+pub fn find(db: &mut Db, keyed: &KeyedRequest) -> Result<Option<IdempotencyRecord>, DbError> {
+    let row: Option<(String, Vec<u8>, Option<Timestamp>)> = idempotency_keys::table
         .find(&keyed.id)
         .select((idempotency_keys::request, idempotency_keys::sealed, idempotency_keys::claimed_until))
         .first(db)
         .optional()?;
-    Ok(row.map(|(request, sealed, until)| KnownKey {
+    Ok(row.map(|(request, sealed, until)| IdempotencyRecord {
         is_same: request == keyed.request,
         sealed,
-        claimed_until: until.map(Timestamp::from),
+        claimed_until: until,
     }))
 }
 
 /// True if the key was taken after this time.
 pub fn is_taken_since(db: &mut Db, id: &str, since: Timestamp) -> Result<bool, DbError> {
-    let row = idempotency_keys::table.find(id).filter(idempotency_keys::created_at.gt(since.naive_utc()));
+    let row = idempotency_keys::table.find(id).filter(idempotency_keys::created_at.gt(since));
     Ok(row.select(idempotency_keys::id).first::<String>(db).optional()?.is_some())
 }
 
@@ -129,7 +130,7 @@ pub fn is_taken_since(db: &mut Db, id: &str, since: Timestamp) -> Result<bool, D
 pub fn answer(db: &mut Db, id: &str, sealed: &[u8], device: Option<&HelperDeviceId>) -> Result<(), DbError> {
     let answered = (
         idempotency_keys::sealed.eq(sealed),
-        idempotency_keys::claimed_until.eq(None::<chrono::NaiveDateTime>),
+        idempotency_keys::claimed_until.eq(None::<Timestamp>),
         idempotency_keys::device_id.eq(device.map(HelperDeviceId::as_str)),
     );
     diesel::update(idempotency_keys::table.find(id)).set(answered).execute(db)?;
@@ -138,14 +139,14 @@ pub fn answer(db: &mut Db, id: &str, sealed: &[u8], device: Option<&HelperDevice
 
 /// Moves the end of a claim; false when another request has done so, or it is answered.
 pub fn reclaim(db: &mut Db, id: &str, before: Timestamp, until: Timestamp) -> Result<bool, DbError> {
-    let claim = idempotency_keys::table.find(id).filter(idempotency_keys::claimed_until.eq(before.naive_utc()));
-    let moved = diesel::update(claim).set(idempotency_keys::claimed_until.eq(until.naive_utc())).execute(db)?;
+    let claim = idempotency_keys::table.find(id).filter(idempotency_keys::claimed_until.eq(before));
+    let moved = diesel::update(claim).set(idempotency_keys::claimed_until.eq(until)).execute(db)?;
     Ok(moved == 1)
 }
 
 /// Forgets a claim that came to nothing.
 pub fn forget(db: &mut Db, id: &str, claimed_until: Timestamp) -> Result<(), DbError> {
-    let claim = idempotency_keys::table.find(id).filter(idempotency_keys::claimed_until.eq(claimed_until.naive_utc()));
+    let claim = idempotency_keys::table.find(id).filter(idempotency_keys::claimed_until.eq(claimed_until));
     diesel::delete(claim).execute(db)?;
     Ok(())
 }
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_is_erased_has_a_key_whatever_comes_first() {
+    fn an_erased_user_has_no_key_whatever_comes_first() {
         testing::on_each_database(|pool| {
             for caller in [KeyCaller::User("ann".into()), KeyCaller::Admin("ann".into())] {
                 testing::user(pool, "ann");
@@ -220,7 +221,7 @@ mod tests {
                 tasks.map(|task| task.join().unwrap())
             });
             assert_eq!(taken.iter().filter(|(taken, _)| *taken == KeyTaken::First).count(), 1);
-            let known = KnownKey { is_same: true, sealed: b"answer".into(), claimed_until: None };
+            let known = IdempotencyRecord { is_same: true, sealed: b"answer".into(), claimed_until: None };
             assert!(taken.iter().all(|(_, found)| *found == known));
             let other = pool.read_blocking(|db| find(db, &keyed("one", "another"))).unwrap().unwrap();
             assert!(!other.is_same);
@@ -246,7 +247,7 @@ mod tests {
                 |change: &dyn Fn(&mut Db) -> Result<bool, DbError>| pool.write_blocking(|db| change(db)).unwrap();
             write(&|db| Ok(take(db, &keyed("one", "post"), b"plan", Some(later(1)), now())? == KeyTaken::First));
             assert!(write(&|db| reclaim(db, "one", later(1), later(9))));
-            assert!(!write(&|db| reclaim(db, "one", later(1), later(9))), "somebody else has it");
+            assert!(!write(&|db| reclaim(db, "one", later(1), later(9))), "another caller has it");
             write(&|db| forget(db, "one", later(1)).map(|()| true));
             write(&|db| answer(db, "one", b"answer", None).map(|()| true));
             assert!(!write(&|db| reclaim(db, "one", later(9), later(10))));
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_has_so_many_keys() {
+    fn the_keys_of_a_caller_are_limited() {
         testing::on_each_database(|pool| {
             pool.write_blocking(|db| {
                 for number in 0..IDEMPOTENCY_KEYS_PER_CALLER {

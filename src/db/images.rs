@@ -31,14 +31,14 @@ pub fn insert(db: &mut Db, image: &UploadedImage, now: Timestamp) -> Result<(), 
         images::bytes.eq(image.bytes as i64),
         images::width.eq(i32::try_from(image.width).unwrap_or(i32::MAX)),
         images::height.eq(i32::try_from(image.height).unwrap_or(i32::MAX)),
-        images::uploaded_at.eq(now.naive_utc()),
-        images::unused_since.eq(now.naive_utc()),
+        images::uploaded_at.eq(now),
+        images::unused_since.eq(now),
         images::doomed.eq(false),
     );
     let insert = diesel::insert_into(images::table).values(row).on_conflict_do_nothing();
     on_backend!(db, |db| insert.execute(db))?;
     let unused = images::table.find(image.name.as_str()).filter(images::unused_since.is_not_null());
-    let fresh = (images::unused_since.eq(now.naive_utc()), images::doomed.eq(false));
+    let fresh = (images::unused_since.eq(now), images::doomed.eq(false));
     diesel::update(unused).set(fresh).execute(db)?;
     Ok(())
 }
@@ -58,7 +58,7 @@ pub fn is_known(db: &mut Db, image: &ImageName) -> Result<bool, DbError> {
 /// This uses the image now; false if there is no such image.
 pub fn use_by(db: &mut Db, image: &ImageName, user: &str) -> Result<bool, DbError> {
     let there = images::table.find(image.as_str()).filter(images::doomed.eq(false));
-    let unused_since: Option<chrono::NaiveDateTime> = None;
+    let unused_since: Option<Timestamp> = None;
     if diesel::update(there).set(images::unused_since.eq(unused_since)).execute(db)? == 0 {
         return Ok(false);
     }
@@ -77,7 +77,7 @@ pub fn release(db: &mut Db, user: &str, now: Timestamp) -> Result<Vec<ImageName>
     for image in released {
         let used = exists(image_uses::table.filter(image_uses::image.eq(&image)));
         let row = images::table.filter(images::name.eq(&image).and(not(used)));
-        if diesel::update(row).set(images::unused_since.eq(now.naive_utc())).execute(db)? > 0 {
+        if diesel::update(row).set(images::unused_since.eq(now)).execute(db)? > 0 {
             unused.extend(ImageName::parse(&image));
         }
     }
@@ -85,7 +85,7 @@ pub fn release(db: &mut Db, user: &str, now: Timestamp) -> Result<Vec<ImageName>
 }
 
 /// From now on nothing can use the image, which is about to be deleted; false if something uses it.
-pub fn doom(db: &mut Db, image: &ImageName) -> Result<bool, DbError> {
+pub fn mark_for_deletion(db: &mut Db, image: &ImageName) -> Result<bool, DbError> {
     let unused = images::table.find(image.as_str()).filter(images::unused_since.is_not_null());
     Ok(diesel::update(unused).set(images::doomed.eq(true)).execute(db)? > 0)
 }
@@ -98,7 +98,7 @@ pub fn forget(db: &mut Db, image: &ImageName) -> Result<(), DbError> {
 
 /// Images that nothing has used since this time, the first of them.
 pub fn unused(db: &mut Db, until: Timestamp, limit: i64) -> Result<Vec<ImageName>, DbError> {
-    let unused = images::table.filter(images::unused_since.le(until.naive_utc()));
+    let unused = images::table.filter(images::unused_since.le(until));
     let names: Vec<String> = unused.order(images::unused_since).limit(limit).select(images::name).load(db)?;
     Ok(names.iter().filter_map(|name| ImageName::parse(name)).collect())
 }
@@ -122,7 +122,7 @@ mod tests {
             let use_by = |image: &ImageName, user: &str| pool.write_blocking(|db| use_by(db, image, user)).unwrap();
             let release = |user: &str, at| pool.write_blocking(|db| release(db, user, at)).unwrap();
             let unused = |until| pool.read_blocking(|db| unused(db, until, 9)).unwrap();
-            let doom = |image: &ImageName| pool.write_blocking(|db| doom(db, image)).unwrap();
+            let mark = |image: &ImageName| pool.write_blocking(|db| mark_for_deletion(db, image)).unwrap();
             let forget = |image: &ImageName| pool.write_blocking(|db| forget(db, image)).unwrap();
             assert!(!use_by(&a, "item:1"), "unknown");
             insert(&a, now());
@@ -131,16 +131,16 @@ mod tests {
             assert!(use_by(&a, "item:1") && use_by(&a, "item:2") && use_by(&a, "item:2") && use_by(&b, "item:2"));
             assert_eq!(unused(later(9)), []);
             insert(&a, later(2));
-            assert!(!doom(&a), "it is used, and was uploaded again");
+            assert!(!mark(&a), "it is used, and was uploaded again");
             assert_eq!(release("item:2", later(3)), Vec::from([b.clone()]), "the other one is still used");
             assert_eq!(release("item:1", later(4)), Vec::from([a.clone()]));
             assert_eq!(unused(later(4)), [b.clone(), a.clone()]);
-            assert!(doom(&a) && !use_by(&a, "item:1"), "too late");
+            assert!(mark(&a) && !use_by(&a, "item:1"), "too late");
             insert(&a, later(5));
             assert!(use_by(&a, "item:1"), "uploaded again");
             forget(&a);
             assert!(use_by(&a, "item:3"), "what is used is not forgotten");
-            assert!(doom(&b));
+            assert!(mark(&b));
             forget(&b);
             assert!(!use_by(&b, "item:1"));
         });

@@ -4,9 +4,8 @@
 //! (`delivered_later`); a user's acknowledgement makes it `acknowledged`; unheard for a day it has `expired`. No other
 //! state is an end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use chrono::NaiveDateTime;
 use diesel::{
     dsl::{max, min},
     prelude::*,
@@ -17,29 +16,30 @@ use crate::{
     db::{
         PURGE_BATCH,
         alarms::{self, Arrival},
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
-        paired_servers,
+        engine::{error::DbError, pool::Db},
+        new_notices, paired_servers,
         schema::{incident_acks, incidents, merged_incidents, smart_devices},
     },
     domain::{
         ids::{ServerId, UserId},
         incident::{AlarmPath, DevicePlace, Incident},
         raid,
-        time::Timestamp,
+        time::{self, Timestamp},
         timeline::{Cursor, TimelinePage},
     },
 };
 
-/// The states in which an incident can be, in the order in which it passes them.
+/// State of an incident that no socket has taken yet.
 pub const UNHEARD: &str = "unheard";
+/// State: a socket has taken its message.
 pub const DELIVERED: &str = "delivered";
+/// State: a socket has taken a live state that holds it, and none its message.
 pub const DELIVERED_LATER: &str = "delivered_later";
+/// State: a user has acknowledged it.
 pub const ACKNOWLEDGED: &str = "acknowledged";
+/// State: no socket has taken it for as long as it is shown.
 pub const EXPIRED: &str = "expired";
+/// All states, in the order in which an incident passes them.
 pub const STATES: [&str; 5] = [UNHEARD, DELIVERED, DELIVERED_LATER, ACKNOWLEDGED, EXPIRED];
 
 /// Open incidents of one server that are read at its start, the newest; alarms and titles of pushes bound them far below.
@@ -76,6 +76,7 @@ pub struct IncidentSummary {
 pub struct HeardBy {
     /// Sockets that took the message; 0: it was in a snapshot.
     pub sockets: usize,
+    #[serde(serialize_with = "time::exact")]
     pub at: Timestamp,
 }
 
@@ -128,8 +129,7 @@ fn hear(db: &mut Db, id: &str, heard: HeardBy) -> Result<(), DbError> {
     let unheard = incidents::table.find(id).filter(incidents::state.eq(UNHEARD));
     let state = if heard.sockets > 0 { DELIVERED } else { DELIVERED_LATER };
     let sockets = i64::try_from(heard.sockets).unwrap_or(i64::MAX);
-    let set =
-        (incidents::state.eq(state), incidents::sockets.eq(sockets), incidents::heard_at.eq(heard.at.naive_utc()));
+    let set = (incidents::state.eq(state), incidents::sockets.eq(sockets), incidents::heard_at.eq(heard.at));
     if diesel::update(unheard).set(set).execute(db)? == 0 {
         if let Some(into) = merged_into(db, id)? {
             return hear(db, &into, heard);
@@ -154,7 +154,7 @@ fn merged_into(db: &mut Db, id: &str) -> Result<Option<String>, DbError> {
 fn merge(db: &mut Db, id: &str, into: &str) -> Result<(), DbError> {
     let known = merged_into(db, into)?;
     let into = known.as_deref().unwrap_or(into);
-    let fate = |db: &mut Db, id: &str| -> Result<Option<(String, i64, Option<NaiveDateTime>)>, DbError> {
+    let fate = |db: &mut Db, id: &str| -> Result<Option<(String, i64, Option<Timestamp>)>, DbError> {
         let fate = incidents::table.find(id).select((incidents::state, incidents::sockets, incidents::heard_at));
         Ok(fate.first(db).optional()?)
     };
@@ -165,7 +165,7 @@ fn merge(db: &mut Db, id: &str, into: &str) -> Result<(), DbError> {
         let fate = (incidents::state.eq(state), incidents::sockets.eq(sockets), incidents::heard_at.eq(heard_at));
         diesel::update(incidents::table.find(into)).set(fate).execute(db)?;
     }
-    let acks: Vec<(String, NaiveDateTime)> = incident_acks::table
+    let acks: Vec<(String, Timestamp)> = incident_acks::table
         .filter(incident_acks::incident_id.eq(id))
         .select((incident_acks::user_id, incident_acks::at))
         .load(db)?;
@@ -180,12 +180,13 @@ fn merge(db: &mut Db, id: &str, into: &str) -> Result<(), DbError> {
     let parts = merged_incidents::table.filter(merged_incidents::incident_id.eq(id));
     diesel::update(parts).set(merged_incidents::incident_id.eq(into)).execute(db)?;
     alarms::merge(db, id, into)?;
+    new_notices::merge(db, id, into)?;
     diesel::delete(incidents::table.find(id)).execute(db)?;
     Ok(())
 }
 
 /// Stores that this user has taken note; the first time counts.
-fn take_note(db: &mut Db, incident: &str, user: &str, at: NaiveDateTime) -> Result<(), DbError> {
+fn take_note(db: &mut Db, incident: &str, user: &str, at: Timestamp) -> Result<(), DbError> {
     let row = (incident_acks::incident_id.eq(incident), incident_acks::user_id.eq(user), incident_acks::at.eq(at));
     let insert = diesel::insert_into(incident_acks::table).values(row).on_conflict_do_nothing();
     on_backend!(db, |db| insert.execute(db))?;
@@ -201,27 +202,38 @@ fn put(db: &mut Db, server: &ServerId, id: &str, incident: &Incident, title: Opt
         incidents::x.eq(incident.place.x),
         incidents::y.eq(incident.place.y),
         incidents::grid.eq(&incident.place.grid),
-        incidents::last_at.eq(incident.last_at.naive_utc()),
-        incidents::ended_at.eq(incident.ended_at.map(|at| at.naive_utc())),
+        incidents::last_at.eq(incident.last_at),
+        incidents::ended_at.eq(incident.ended_at),
         incidents::count.eq(i64::from(incident.count)),
         incidents::paths.eq(paths.join(",")),
     );
     let first = (
         incidents::id.eq(id),
         incidents::server_id.eq(server.as_str()),
-        incidents::first_at.eq(incident.first_at.naive_utc()),
+        incidents::first_at.eq(incident.first_at),
         incidents::late.eq(incident.late),
         incidents::drill.eq(incident.drill),
         incidents::state.eq(UNHEARD),
         incidents::sockets.eq(0),
     );
-    let known = incidents::table.find(id).select((incidents::count, incidents::ended_at.is_not_null()));
-    let known: Option<(i64, bool)> = known.first(db).optional()?;
+    let known =
+        incidents::table.find(id).select((incidents::count, incidents::paths, incidents::ended_at.is_not_null()));
+    let known: Option<(i64, String, bool)> = known.first(db).optional()?;
+    // Triggers and paths are only added, and an end stays until the next trigger: a write with less is an older one.
+    let is_older = |count: i64, known: &str, ended: bool| {
+        count > i64::from(incident.count)
+            || known.split_terminator(',').count() > paths.len()
+            || (ended && incident.ended_at.is_none())
+    };
     match known {
         // A write of before the merge comes again after a crash.
         None if merged_into(db, id)?.is_some() => 0,
-        None => diesel::insert_into(incidents::table).values((first, news)).execute(db)?,
-        Some((count, ended)) if count > i64::from(incident.count) || (ended && incident.ended_at.is_none()) => 0,
+        None => {
+            diesel::insert_into(incidents::table).values((first, news)).execute(db)?;
+            new_notices::open(db, server, id, incident.first_at)?;
+            1
+        }
+        Some((count, paths, ended)) if is_older(count, &paths, ended) => 0,
         Some(_) => diesel::update(incidents::table.find(id)).set(news).execute(db)?,
     };
     Ok(())
@@ -242,7 +254,7 @@ pub struct StoredIncident {
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = incidents)]
-struct IncidentRow {
+pub(in crate::db) struct IncidentRow {
     id: String,
     alarm_id: String,
     alarm_name: String,
@@ -250,11 +262,8 @@ struct IncidentRow {
     x: Option<f64>,
     y: Option<f64>,
     grid: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     first_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestamp)]
     last_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     ended_at: Option<Timestamp>,
     count: i64,
     paths: String,
@@ -262,15 +271,12 @@ struct IncidentRow {
     drill: bool,
     state: String,
     sockets: i64,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     heard_at: Option<Timestamp>,
 }
 
 impl StoredIncident {
     fn new(row: IncidentRow, acks: BTreeMap<UserId, Timestamp>) -> Self {
-        let all = [AlarmPath::Link, AlarmPath::Push, AlarmPath::Drill];
-        let paths: BTreeSet<AlarmPath> =
-            row.paths.split(',').filter_map(|word| all.into_iter().find(|path| path.word() == word)).collect();
+        let paths: BTreeSet<AlarmPath> = row.paths.split(',').filter_map(AlarmPath::parse).collect();
         let incident = Incident {
             alarm_id: row.alarm_id,
             alarm_name: row.alarm_name,
@@ -299,15 +305,35 @@ pub fn list(db: &mut Db, server: &ServerId, before: Option<&str>, limit: i64) ->
     with_acks(db, rows)
 }
 
+/// An incident.
+pub fn get(db: &mut Db, id: &str) -> Result<Option<StoredIncident>, DbError> {
+    let row: Option<IncidentRow> = incidents::table.find(id).select(IncidentRow::as_select()).first(db).optional()?;
+    Ok(with_acks(db, row.into_iter().collect())?.pop())
+}
+
+/// This incident, or the one that it is a part of, and its server.
+pub fn whole(db: &mut Db, id: &str) -> Result<Option<(StoredIncident, ServerId)>, DbError> {
+    let into = merged_into(db, id)?;
+    let whole = into.as_deref().unwrap_or(id);
+    let server = incidents::table.find(whole).select(incidents::server_id).first::<String>(db).optional()?;
+    Ok(get(db, whole)?.zip(server.map(ServerId::from)))
+}
+
+/// These incidents, by id; one that is not known is absent.
+pub fn get_all(db: &mut Db, ids: &BTreeSet<String>) -> Result<HashMap<String, StoredIncident>, DbError> {
+    let rows: Vec<IncidentRow> =
+        incidents::table.filter(incidents::id.eq_any(ids)).select(IncidentRow::as_select()).load(db)?;
+    Ok(with_acks(db, rows)?.into_iter().map(|incident| (incident.id.clone(), incident)).collect())
+}
+
 /// The raids of this page of the server's timeline, newest first, without who acknowledged them.
 pub fn raids(db: &mut Db, server: &ServerId, page: &TimelinePage) -> Result<Vec<StoredIncident>, DbError> {
     let raids = incidents::table.filter(incidents::server_id.eq(server.as_str())).filter(incidents::drill.eq(false));
     let mut query = raids.into_boxed();
     if let Some(since) = page.since {
-        query = query.filter(incidents::first_at.ge(since.naive_utc()));
+        query = query.filter(incidents::first_at.ge(since));
     }
     if let Some(Cursor { ts, id }) = &page.before {
-        let ts = ts.naive_utc();
         query = query.filter(incidents::first_at.le(ts).and(incidents::first_at.lt(ts).or(incidents::id.lt(id))));
     }
     let newest = query.order((incidents::first_at.desc(), incidents::id.desc())).limit(page.limit as i64);
@@ -325,7 +351,7 @@ pub fn shown(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<Store
         [(false, raid::SHOWN_FOR, 4 * raid::SHOWN), (true, raid::DRILL_SHOWN_FOR, raid::DRILLS_SHOWN)]
     {
         let of_server = incidents::table.filter(incidents::server_id.eq(server.as_str()));
-        let of_time = of_server.filter(incidents::last_at.gt((now - span).naive_utc()));
+        let of_time = of_server.filter(incidents::last_at.gt(now - span));
         let newest = of_time.filter(incidents::drill.eq(drill)).order(incidents::id.desc()).limit(most as i64);
         rows.extend(newest.select(IncidentRow::as_select()).load(db)?);
     }
@@ -339,11 +365,11 @@ fn with_acks(db: &mut Db, rows: Vec<IncidentRow>) -> Result<Vec<StoredIncident>,
         return Ok(Vec::new());
     }
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-    let stored: Vec<(String, String, chrono::NaiveDateTime)> =
+    let stored: Vec<(String, String, Timestamp)> =
         incident_acks::table.filter(incident_acks::incident_id.eq_any(ids)).load(db)?;
     let mut acks: BTreeMap<String, BTreeMap<UserId, Timestamp>> = BTreeMap::new();
     for (incident, user, at) in stored {
-        acks.entry(incident).or_default().insert(user.into(), at.and_utc());
+        acks.entry(incident).or_default().insert(user.into(), at);
     }
     Ok(rows
         .into_iter()
@@ -385,7 +411,7 @@ pub fn acknowledge(
             None => Ok(None),
         };
     }
-    take_note(db, incident, user.as_str(), now.naive_utc())?;
+    take_note(db, incident, user.as_str(), now)?;
     let row = incidents::table.find(incident).select(IncidentRow::as_select()).first(db)?;
     Ok(with_acks(db, vec![row])?.pop())
 }
@@ -393,11 +419,8 @@ pub fn acknowledge(
 /// Expires a batch of the incidents that are unheard and older than this time. Returns how many.
 pub fn expire(db: &mut Db, since: Timestamp) -> Result<usize, DbError> {
     let unheard = incidents::table.filter(incidents::state.eq(UNHEARD));
-    let ids: Vec<String> = unheard
-        .filter(incidents::last_at.lt(since.naive_utc()))
-        .limit(PURGE_BATCH as i64)
-        .select(incidents::id)
-        .load(db)?;
+    let ids: Vec<String> =
+        unheard.filter(incidents::last_at.lt(since)).limit(PURGE_BATCH as i64).select(incidents::id).load(db)?;
     if ids.is_empty() {
         return Ok(0);
     }
@@ -407,7 +430,7 @@ pub fn expire(db: &mut Db, since: Timestamp) -> Result<usize, DbError> {
 
 /// Deletes what happened before this time, a batch of it. Returns how many.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
-    let old = incidents::table.filter(incidents::last_at.lt(before.naive_utc()));
+    let old = incidents::table.filter(incidents::last_at.lt(before));
     let ids: Vec<String> = old.limit(PURGE_BATCH as i64).select(incidents::id).load(db)?;
     if ids.is_empty() {
         return Ok(0);
@@ -420,13 +443,13 @@ pub fn summary(db: &mut Db, servers: &[ServerId]) -> Result<IncidentSummary, DbE
     if servers.is_empty() {
         return Ok(IncidentSummary::default());
     }
-    let rows: Vec<(String, i64, Option<NaiveDateTime>)> = incidents::table
+    let rows: Vec<(String, i64, Option<Timestamp>)> = incidents::table
         .filter(incidents::server_id.eq_any(servers.iter().map(ServerId::as_str)))
         .filter(incidents::drill.eq(false))
         .group_by(incidents::state)
         .select((incidents::state, diesel::dsl::count_star(), diesel::dsl::max(incidents::first_at)))
         .load(db)?;
-    let last_at = rows.iter().filter_map(|(.., last)| *last).max().map(|last| last.and_utc());
+    let last_at = rows.iter().filter_map(|(.., last)| *last).max();
     Ok(IncidentSummary { by_state: rows.into_iter().map(|(state, count, _)| (state, count)).collect(), last_at })
 }
 
@@ -439,14 +462,14 @@ pub fn tally(db: &mut Db) -> Result<Vec<(&'static str, i64)>, DbError> {
 /// Since when the oldest incident has been unheard.
 pub fn oldest_unheard(db: &mut Db) -> Result<Option<Timestamp>, DbError> {
     let unheard = incidents::table.filter(incidents::state.eq(UNHEARD));
-    let oldest: Option<chrono::NaiveDateTime> = unheard.select(min(incidents::first_at)).first(db)?;
-    Ok(oldest.map(|at| at.and_utc()))
+    let oldest: Option<Timestamp> = unheard.select(min(incidents::first_at)).first(db)?;
+    Ok(oldest)
 }
 
 /// Time at which a user last heard of an incident.
 pub fn last_heard(db: &mut Db) -> Result<Option<Timestamp>, DbError> {
-    let last: Option<chrono::NaiveDateTime> = incidents::table.select(max(incidents::heard_at)).first(db)?;
-    Ok(last.map(|at| at.and_utc()))
+    let last: Option<Timestamp> = incidents::table.select(max(incidents::heard_at)).first(db)?;
+    Ok(last)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::{blocked_inviters, refused_invites, users},
         users::{self as user_rows, User},
     },
@@ -29,7 +29,7 @@ pub fn refuse(db: &mut Db, user: &UserId, server: &ServerId, now: Timestamp) -> 
     let row = (
         refused_invites::user_id.eq(user.as_str()),
         refused_invites::server_id.eq(server.as_str()),
-        refused_invites::refused_at.eq(now.naive_utc()),
+        refused_invites::refused_at.eq(now),
     );
     let put = diesel::insert_into(refused_invites::table).values(row).on_conflict_do_nothing();
     on_backend!(db, |db| put.execute(db))?;
@@ -37,7 +37,7 @@ pub fn refuse(db: &mut Db, user: &UserId, server: &ServerId, now: Timestamp) -> 
 }
 
 /// Forgets that the user refused invitations to this server.
-pub fn take_back(db: &mut Db, user: &UserId, server: &ServerId) -> Result<(), DbError> {
+pub fn withdraw(db: &mut Db, user: &UserId, server: &ServerId) -> Result<(), DbError> {
     diesel::delete(refused_invites::table.find((user.as_str(), server.as_str()))).execute(db)?;
     Ok(())
 }
@@ -63,7 +63,7 @@ pub fn block(
     let row = (
         blocked_inviters::user_id.eq(user.as_str()),
         blocked_inviters::blocked_user_id.eq(blocked.as_str()),
-        blocked_inviters::blocked_at.eq(now.naive_utc()),
+        blocked_inviters::blocked_at.eq(now),
     );
     diesel::insert_into(blocked_inviters::table).values(row).execute(db)?;
     Ok(Ok(()))
@@ -82,8 +82,7 @@ pub fn is_blocked(db: &mut Db, user: &UserId, other: &UserId) -> Result<bool, Db
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = blocked_inviters)]
-struct BlockRow {
-    #[diesel(deserialize_as = StoredTimestamp)]
+pub(in crate::db) struct BlockRow {
     blocked_at: Timestamp,
 }
 
@@ -104,7 +103,7 @@ mod tests {
     use crate::db::testing::{self, later, now};
 
     #[test]
-    fn a_user_blocks_so_many_inviters_each_once() {
+    fn a_user_blocks_a_limited_number_of_inviters_each_once() {
         testing::on_each_database(|pool| {
             for user in ["user", "other"] {
                 testing::user(pool, user);
@@ -112,7 +111,7 @@ mod tests {
             let block =
                 |blocked: &str, at| pool.write_blocking(|db| block(db, &"user".into(), &blocked.into(), at)).unwrap();
             let listed = || pool.read_blocking(|db| blocked(db, &"user".into())).unwrap();
-            for unknown in ["user", "nobody"] {
+            for unknown in ["user", "stranger"] {
                 assert_eq!(block(unknown, now()), Err(BlockRefused::Unknown), "{unknown}");
             }
             assert_eq!((block("other", now()), block("other", later(5))), (Ok(()), Ok(())));

@@ -11,7 +11,7 @@ mod line;
 mod replay;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     fs::{self, File},
     io::{self, Write as _},
     os::unix::fs::MetadataExt as _,
@@ -55,6 +55,8 @@ const GROWN: u64 = SHARE / 4;
 const RESERVED: u64 = 256 << 10;
 /// Lines that wait for the disk: a burst of several servers at once.
 const WAITING: usize = 4_096;
+/// Deleted servers that are remembered, the newest. A write for one ends within seconds of its deletion.
+const DELETED: usize = 1_000;
 
 /// A simulated disk beneath the journal: it takes a line when it comes to it, or fails after some of its bytes.
 pub type JournalDisk = dyn Fn(&[u8]) -> LocalBoxFuture<'static, Result<(), usize>> + Send + Sync;
@@ -68,6 +70,7 @@ pub struct Journal {
     /// In a simulation.
     disk: Option<Arc<JournalDisk>>,
     settled: Settled,
+    deleted: Deleted,
     /// Since when the oldest write waits, as of the last question.
     oldest: Arc<Mutex<Option<Instant>>>,
     /// Writes that are neither in the database nor here yet.
@@ -76,6 +79,8 @@ pub struct Journal {
 
 /// By server: lines that are in the database, and not yet counted as such.
 type Settled = Arc<Mutex<HashMap<ServerId, usize>>>;
+/// Servers that were deleted since the start.
+type Deleted = Arc<Mutex<VecDeque<ServerId>>>;
 
 enum JournalJob {
     Append {
@@ -84,6 +89,8 @@ enum JournalJob {
     },
     /// Look at what is settled.
     Settle,
+    /// Remove the lines of a server that was deleted.
+    Forget(ServerId),
 }
 
 struct NewLine {
@@ -102,6 +109,7 @@ struct OpenJournal {
     merged: u64,
     /// Shares of the servers with lines in the file.
     shares: HashMap<ServerId, Share>,
+    deleted: Deleted,
 }
 
 #[derive(Default)]
@@ -138,9 +146,10 @@ impl Journal {
             shares.entry(server).or_default().add(bytes);
         }
         let directory = directory.to_owned();
-        let open = OpenJournal { directory, file, text, torn: false, merged: 0, shares };
-        let (settled, oldest, unsaved_alarms) = (Settled::default(), Arc::default(), UnsavedAlarms::default());
-        Ok(Self { open: Arc::new(Mutex::new(open)), jobs: None, disk: None, settled, oldest, unsaved_alarms })
+        let (settled, deleted, unsaved_alarms) = (Settled::default(), Deleted::default(), UnsavedAlarms::default());
+        let open = OpenJournal { directory, file, text, torn: false, merged: 0, shares, deleted: deleted.clone() };
+        let (open, oldest) = (Arc::new(Mutex::new(open)), Arc::default());
+        Ok(Self { open, jobs: None, disk: None, settled, deleted, oldest, unsaved_alarms })
     }
 
     /// Puts the journal on this disk.
@@ -148,7 +157,7 @@ impl Journal {
         Self { disk: Some(disk), ..self }
     }
 
-    /// Keeps a write; once this resolves to success it survives a kill.
+    /// Keeps a write; once this resolves to success it survives a kill. Of a deleted server nothing is kept.
     pub async fn append(&self, server: &ServerId, write: &LedgerWrite) -> io::Result<()> {
         let text = Line { server: server.clone(), write: write.clone() }.text()?;
         let line = NewLine { server: server.clone(), text };
@@ -175,6 +184,26 @@ impl Journal {
         let append = JournalJob::Append { line, done };
         jobs.try_send(append).map_err(|_| io::Error::other("too many writes wait for the disk"))?;
         written.await.map_err(|_| io::Error::other("the journal is closed"))?
+    }
+
+    /// Removes the lines of a server that is deleted: the next start would find that the database does not know it.
+    pub fn forget(&self, server: &ServerId) {
+        {
+            let mut deleted = lock(&self.deleted);
+            deleted.push_back(server.clone());
+            if deleted.len() > DELETED {
+                deleted.pop_front();
+            }
+        }
+        let Some(jobs) = &self.jobs else { return lock(&self.open).forget(server) };
+        if jobs.try_send(JournalJob::Forget(server.clone())).is_err() {
+            log::warn!(server = server.as_str(); "alarms of a deleted server stay in the journal for now");
+        }
+    }
+
+    /// True if the server was deleted, and is not only missing in a database that is older than it, or another one.
+    pub fn is_deleted(&self, server: &ServerId) -> bool {
+        lock(&self.deleted).contains(server)
     }
 
     /// Brings the file back if it was removed or damaged, before an alarm needs it. Blocks.
@@ -219,11 +248,15 @@ fn reserve(file: &File) -> io::Result<()> {
 /// Does what comes until the journal is closed; lines that wait together share one flush.
 fn work(open: &Mutex<OpenJournal>, settled: &Settled, jobs: &Receiver<JournalJob>) {
     while let Ok(first) = jobs.recv() {
-        let (mut lines, mut waiting) = (Vec::new(), Vec::new());
+        let (mut lines, mut waiting, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         for job in std::iter::once(first).chain(jobs.try_iter().take(WAITING)) {
-            if let JournalJob::Append { line, done } = job {
-                lines.push(line);
-                waiting.push(done);
+            match job {
+                JournalJob::Append { line, done } => {
+                    lines.push(line);
+                    waiting.push(done);
+                }
+                JournalJob::Settle => {}
+                JournalJob::Forget(server) => deleted.push(server),
             }
         }
         let mut open = lock(open);
@@ -231,6 +264,7 @@ fn work(open: &Mutex<OpenJournal>, settled: &Settled, jobs: &Receiver<JournalJob
             // A caller that no longer waits has delivered without it.
             let _ = done.send(written);
         }
+        deleted.iter().for_each(|server| open.forget(server));
         open.settle(settled);
     }
 }
@@ -281,6 +315,9 @@ impl OpenJournal {
         }
         let mut text = Vec::new();
         let mut admit = |line: &NewLine| {
+            if lock(&self.deleted).contains(&line.server) {
+                return Ok(());
+            }
             self.has_room(line, text.len() as u64)?;
             text.extend_from_slice(&line.text);
             self.shares.entry(line.server.clone()).or_default().add(line.text.len() as u64);
@@ -390,6 +427,15 @@ impl OpenJournal {
         });
         // Without this a power cut may bring the longer one back, which says the same.
         File::open(&self.directory)?.sync_all()
+    }
+
+    /// Removes the lines of a deleted server.
+    fn forget(&mut self, server: &ServerId) {
+        if self.shares.remove(server).is_some()
+            && let Err(error) = self.rewrite()
+        {
+            log::warn!(server = server.as_str(); "alarms of a deleted server stay in the journal for now: {error}");
+        }
     }
 
     fn settle(&mut self, settled: &Settled) {

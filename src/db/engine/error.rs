@@ -1,6 +1,10 @@
 //! Errors of the database, as far as a caller can distinguish them.
 
-use diesel::result::{DatabaseErrorKind, Error};
+use diesel::result::{DatabaseErrorKind, DeserializeFieldError, Error};
+use tokio::sync::Notify;
+
+/// A query met a row or a page that cannot be read: time to look which.
+pub static MET_UNREADABLE: Notify = Notify::const_new();
 
 /// The texts are for the log: they name tables and constraints, never a stored or bound value.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +22,10 @@ pub enum DbError {
     Damaged(String),
     #[error("the database refused a query: {0}")]
     Query(String),
-    /// One row is at fault, not the database.
-    #[error("a stored value has an unexpected form")]
-    Malformed,
+    /// One row is at fault, not the database: a value of this column, if it is known, has another form than the program
+    /// writes.
+    #[error("a row cannot be read{}: `companion doctor` names it", .0.as_ref().map_or(String::new(), |column| format!(", column {column}")))]
+    Malformed(Option<String>),
     /// A newer program has brought the schema up to date: this one would not understand it.
     #[error("{0}")]
     NewerSchema(String),
@@ -30,6 +35,12 @@ pub enum DbError {
 }
 
 impl DbError {
+    /// A value of this column that this program does not understand.
+    pub fn malformed(column: &str) -> Self {
+        MET_UNREADABLE.notify_one();
+        Self::Malformed(Some(column.to_owned()))
+    }
+
     /// True if another transaction had a lock that this one needed. This one is undone, and may go through if it is run
     /// again.
     pub fn is_lost_lock(&self) -> bool {
@@ -52,14 +63,23 @@ impl From<Error> for DbError {
                     Kind::SerializationFailure | Kind::UnableToSendCommand | Kind::ClosedConnection => {
                         DbError::Unavailable(message.to_owned())
                     }
-                    _ if is_passing(message) => DbError::Unavailable(message.to_owned()),
-                    _ if is_damage(message) => DbError::Damaged(message.to_owned()),
+                    _ if is_transient(message) => DbError::Unavailable(message.to_owned()),
+                    _ if is_damage(message) => {
+                        MET_UNREADABLE.notify_one();
+                        DbError::Damaged(message.to_owned())
+                    }
                     _ => DbError::Query(format!("{kind:?}: {message}")),
                 }
             }
             Error::BrokenTransactionManager => DbError::Unavailable("the connection broke".to_owned()),
             Error::RollbackErrorOnCommit { commit_error, .. } => DbError::from(*commit_error),
-            Error::DeserializationError(_) => DbError::Malformed,
+            Error::DeserializationError(error) => {
+                MET_UNREADABLE.notify_one();
+                // Its text may have the value.
+                DbError::Malformed(
+                    error.downcast_ref().and_then(|field: &DeserializeFieldError| field.field_name.clone()),
+                )
+            }
             other => DbError::Query(other.to_string()),
         }
     }
@@ -67,8 +87,8 @@ impl From<Error> for DbError {
 
 /// Failures that diesel does not distinguish: busy states, timeouts and deadlocks, a server that goes or comes, and a
 /// machine without disk or memory. No query is at fault in any of them.
-fn is_passing(message: &str) -> bool {
-    const PASSING: [&str; 18] = [
+fn is_transient(message: &str) -> bool {
+    const PASSING: [&str; 19] = [
         // SQLite
         "database is locked",
         "database table is locked",
@@ -83,6 +103,7 @@ fn is_passing(message: &str) -> bool {
         "read-only transaction",
         "could not extend file",
         "No space left on device",
+        "Read-only file system",
         "server closed the connection",
         "no connection to the server",
         "could not receive data",
@@ -124,12 +145,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_database_in_trouble_is_told_from_a_query_that_it_refuses() {
+    fn a_database_in_trouble_is_distinguished_from_a_query_that_it_refuses() {
         let told = |message: &str| {
             let information = Box::new(message.to_owned());
             DbError::from(Error::DatabaseError(DatabaseErrorKind::Unknown, information))
         };
-        for trouble in ["database or disk is full", "cannot execute INSERT in a read-only transaction"] {
+        for trouble in [
+            "database or disk is full",
+            "cannot execute INSERT in a read-only transaction",
+            "could not open file \"base/16385/1259\": Read-only file system",
+        ] {
             assert!(matches!(told(trouble), DbError::Unavailable(_)), "{trouble}");
         }
         for damage in ["database disk image is malformed", "invalid page in block 3 of relation base/16384/16386"] {

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_nobody_waits_for_is_not_begun() {
+    fn a_job_whose_caller_has_given_up_is_not_begun() {
         let queue = JobQueue::default();
         let first = queue.push(JobUrgency::Ordinary, 1).unwrap();
         let _second = queue.push(JobUrgency::Ordinary, 2).unwrap();

@@ -4,6 +4,7 @@
 //! answer in time: a database that hangs holds these threads, and nothing else.
 
 use std::{
+    fs::File,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
@@ -29,6 +30,7 @@ use crate::{
         database_file::DatabaseFile,
         error::DbError,
         job_queue::{JobQueue, JobUrgency},
+        lock_holder::LockHold,
     },
     net::trace,
 };
@@ -56,8 +58,16 @@ pub enum Db {
 pub struct Pool {
     readers: Arc<DbLane>,
     writers: Arc<DbLane>,
+    keeper: Keeper,
+}
+
+/// Sees to it that a change which is answered with success is kept.
+#[derive(Clone, Default)]
+struct Keeper {
     /// The file of SQLite; `None` for PostgreSQL.
     file: Option<Arc<DatabaseFile>>,
+    /// The lock of a process that serves from PostgreSQL.
+    hold: Option<LockHold>,
 }
 
 /// Load of the connections.
@@ -92,6 +102,8 @@ type QueryAnswer = Box<dyn FnOnce(Result<(), DbError>) + Send>;
 struct DbConnections {
     made: r2d2::Pool<Connector>,
     refused: ConnectRefusal,
+    /// Closed after all connections: see [`TakenFile::file`](super::database_file::TakenFile::file).
+    _taken: Option<Arc<File>>,
 }
 
 type ConnectRefusal = Arc<Mutex<Option<String>>>;
@@ -113,28 +125,39 @@ struct SimulatedLane {
 impl Pool {
     /// Connects to a database as it is. Blocks; a missing SQLite file would be created empty.
     pub fn open_as_it_is(database: &Database) -> Result<Pool, DbError> {
-        Self::connect(database, None)
+        Self::connect(database, None, None)
     }
 
-    /// Connects; with a simulated disk, queries run on the thread of their caller, between two calls of the disk.
-    pub(in crate::db) fn connect(database: &Database, disk: Option<Arc<SimulatedDisk>>) -> Result<Pool, DbError> {
+    /// Connects; with a simulated disk, queries run on the thread of their caller, between two calls of the disk. The
+    /// file of a SQLite that is taken is held until all connections are closed.
+    pub(in crate::db) fn connect(
+        database: &Database,
+        disk: Option<Arc<SimulatedDisk>>,
+        taken: Option<Arc<File>>,
+    ) -> Result<Pool, DbError> {
         let lane = |size, reserved, access| {
             let connector = Connector { database: database.clone(), access, refused: Arc::default() };
-            DbLane::open(connector, size, reserved, disk.clone()).map(Arc::new)
+            DbLane::open(connector, size, reserved, disk.clone(), taken.clone()).map(Arc::new)
         };
         match database {
             Database::Postgres(_) => {
                 let both = lane(POSTGRES_CONNECTIONS, 1, Access::Write)?;
-                Ok(Pool { readers: both.clone(), writers: both, file: None })
+                Ok(Pool { readers: both.clone(), writers: both, keeper: Keeper::default() })
             }
             // SQLite has one writer at a time: one connection, so that writers queue here and not in its busy loop.
             Database::Sqlite(path) => {
                 let (writers, readers) = (lane(1, 0, Access::Write)?, lane(SQLITE_READERS, 0, Access::Read)?);
                 let file = DatabaseFile::at(path)
                     .map_err(|error| DbError::Unavailable(format!("{}: {error}", path.display())))?;
-                Ok(Pool { writers, readers, file: Some(Arc::new(file)) })
+                Ok(Pool { writers, readers, keeper: Keeper { file: Some(Arc::new(file)), hold: None } })
             }
         }
+    }
+
+    /// The same, which changes nothing unless this process has its lock.
+    pub fn held_by(mut self, hold: Option<LockHold>) -> Self {
+        self.keeper.hold = hold;
+        self
     }
 
     /// Runs queries that change nothing.
@@ -154,27 +177,30 @@ impl Pool {
         E: From<DbError> + Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, E> + Send + 'static,
     {
-        self.writers.run(JobUrgency::Ordinary, |db| transaction(db, change)).await
+        let keeper = self.keeper.clone();
+        self.writers.run(JobUrgency::Ordinary, move |db| keeper.transaction(db, change)).await
     }
 
     /// [`write`](Self::write), and runs the callback once the change is committed, even if its caller has stopped
     /// waiting by then: on the thread that committed it, so the callback must not block.
-    pub async fn write_and_tell<T, E, F>(&self, change: F, tell: impl FnOnce(&T) + Send + 'static) -> Result<T, E>
+    pub async fn write_and_notify<T, E, F>(&self, change: F, notify: impl FnOnce(&T) + Send + 'static) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbError> + Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, E> + Send + 'static,
     {
-        self.writers.run(JobUrgency::Ordinary, |db| transaction(db, change).inspect(tell)).await
+        let keeper = self.keeper.clone();
+        self.writers.run(JobUrgency::Ordinary, move |db| keeper.transaction(db, change).inspect(notify)).await
     }
 
-    /// [`write_and_tell`](Self::write_and_tell) before everybody else's: for alarms.
-    pub async fn write_first<T, F>(&self, change: F, tell: impl FnOnce(&T) + Send + 'static) -> Result<T, DbError>
+    /// [`write_and_notify`](Self::write_and_notify) before everybody else's: for alarms.
+    pub async fn write_first<T, F>(&self, change: F, notify: impl FnOnce(&T) + Send + 'static) -> Result<T, DbError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
-        self.writers.run(JobUrgency::First, |db| transaction(db, change).inspect(tell)).await
+        let keeper = self.keeper.clone();
+        self.writers.run(JobUrgency::First, move |db| keeper.transaction(db, change).inspect(notify)).await
     }
 
     /// Removes what was deleted from SQLite's log, too. False when it is still there, because another connection reads
@@ -191,7 +217,7 @@ impl Pool {
 
     /// The file of a SQLite database.
     pub fn file(&self) -> Option<Arc<DatabaseFile>> {
-        self.file.clone()
+        self.keeper.file.clone()
     }
 
     /// Current load of the connections.
@@ -214,21 +240,31 @@ impl Pool {
 
     /// [`write`](Self::write) for threads that may block; without a deadline for the queries.
     pub fn write_blocking<T>(&self, change: impl FnOnce(&mut Db) -> Result<T, DbError>) -> Result<T, DbError> {
-        transaction(&mut *self.writers.connections.wait()?, change)
+        self.keeper.transaction(&mut *self.writers.connections.wait()?, change)
     }
 }
 
 impl DbLane {
     /// Opens `size` connections, `reserved` of which only run jobs of [`JobUrgency::First`].
-    fn open(connector: Connector, size: u32, reserved: u32, disk: Option<Arc<SimulatedDisk>>) -> Result<Self, DbError> {
+    fn open(
+        connector: Connector,
+        size: u32,
+        reserved: u32,
+        disk: Option<Arc<SimulatedDisk>>,
+        taken: Option<Arc<File>>,
+    ) -> Result<Self, DbError> {
         let before = match connector.access {
             Access::Read => DiskMoment::BeforeRead,
             Access::Write => DiskMoment::BeforeWrite,
         };
         let refused = connector.refused.clone();
-        let made = r2d2::Pool::builder()
-            .max_size(size)
-            .min_idle(Some(1))
+        let made = r2d2::Pool::builder().max_size(size);
+        let made = match connector.database {
+            Database::Postgres(_) => made.min_idle(Some(1)),
+            // All at once and for good: one that is opened when the log has been removed has another log than they.
+            Database::Sqlite(_) => made.max_lifetime(None).idle_timeout(None),
+        };
+        let made = made
             .connection_timeout(DEADLINE)
             // Each query that gets no connection says why; the pool would say it once more with every attempt.
             .error_handler(Box::new(r2d2::NopErrorHandler))
@@ -236,7 +272,8 @@ impl DbLane {
             .map_err(|error| DbError::Unavailable(error.to_string()))?;
         let turns = Arc::new(Semaphore::new(size as usize));
         let simulated = disk.map(|disk| SimulatedLane { disk, turns, before });
-        let lane = Self { connections: DbConnections { made, refused }, queue: Arc::default(), simulated };
+        let lane =
+            Self { connections: DbConnections { made, refused, _taken: taken }, queue: Arc::default(), simulated };
         if lane.simulated.is_none() {
             for worker in 0..size {
                 lane.start(if worker < reserved { JobUrgency::First } else { JobUrgency::Ordinary })
@@ -344,26 +381,50 @@ impl DbConnections {
     }
 }
 
-fn transaction<T, E: From<DbError>>(db: &mut Db, change: impl FnOnce(&mut Db) -> Result<T, E>) -> Result<T, E> {
-    begin(db).map_err(DbError::from)?;
-    let changed = change(db).and_then(|value| {
-        // PostgreSQL answers COMMIT without an error when an earlier, swallowed error has already undone everything.
-        if let Db::Pg(connection) = db {
-            connection.batch_execute("SELECT 1").map_err(DbError::from)?;
-        }
-        Ok(value)
-    });
-    match changed {
-        Ok(value) => {
-            <Db as diesel::Connection>::TransactionManager::commit_transaction(db).map_err(DbError::from)?;
+impl Keeper {
+    fn transaction<T, E: From<DbError>>(
+        &self,
+        db: &mut Db,
+        change: impl FnOnce(&mut Db) -> Result<T, E>,
+    ) -> Result<T, E> {
+        begin(db).map_err(DbError::from)?;
+        let changed = change(db).and_then(|value| {
+            self.before_commit(db)?;
             Ok(value)
-        }
-        Err(error) => {
-            // A connection that cannot roll back is not used again (`has_broken`), and closing it rolls back.
-            if let Err(failure) = <Db as diesel::Connection>::TransactionManager::rollback_transaction(db) {
-                log::warn!("a transaction could not be rolled back: {}", DbError::from(failure));
+        });
+        match changed {
+            Ok(value) => {
+                <Db as diesel::Connection>::TransactionManager::commit_transaction(db).map_err(DbError::from)?;
+                self.after_commit(db)?;
+                Ok(value)
             }
-            Err(error)
+            Err(error) => {
+                // A connection that cannot roll back is not used again (`has_broken`), and closing it rolls back.
+                if let Err(failure) = <Db as diesel::Connection>::TransactionManager::rollback_transaction(db) {
+                    log::warn!("a transaction could not be rolled back: {}", DbError::from(failure));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn before_commit(&self, db: &mut Db) -> Result<(), DbError> {
+        match (db, &self.hold) {
+            (Db::Pg(connection), Some(hold)) => hold.check(connection),
+            // PostgreSQL answers COMMIT without an error when an earlier, swallowed error has already undone everything.
+            (Db::Pg(connection), None) => Ok(connection.batch_execute("SELECT 1")?),
+            (Db::Sqlite(_), _) => Ok(()),
+        }
+    }
+
+    /// A change in a log that was removed is put into the file.
+    fn after_commit(&self, db: &mut Db) -> Result<(), DbError> {
+        let (Db::Sqlite(connection), Some(file)) = (db, &self.file) else { return Ok(()) };
+        match file.check_log() {
+            Ok(()) => Ok(()),
+            Err(fault) => engine::put_log_into_file(connection).map_err(|error| {
+                DbError::Unavailable(format!("{fault}, and its changes are not in the file: {error}"))
+            }),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The steps of the schema: which ones a database has, and bringing it up to date. A database that a newer program has
 //! brought up to date is not touched: an older one would write rows that the newer one does not understand.
 
-use std::{path::Path, sync::Arc};
+use std::{fs::File, path::Path, sync::Arc};
 
 use diesel::{
     connection::SimpleConnection as _,
@@ -17,7 +17,7 @@ use crate::{
     config::Database,
     db::{
         engine::{
-            self, Access, EngineError, create_private_file,
+            self, Access, EngineError, create_private_file, database_file,
             error::DbError,
             pool::{Db, Pool, SimulatedDisk},
         },
@@ -49,7 +49,7 @@ impl SchemaSteps {
     /// The reason not to touch the database, and how to go on, if a newer program has brought it up to date.
     pub fn newer(&self) -> Option<String> {
         let step = self.unknown.last()?;
-        let needed = self.needed.as_deref().unwrap_or("a newer one");
+        let needed = self.needed.as_deref().filter(|needed| *needed != VERSION).unwrap_or("a newer build");
         Some(format!(
             "it has step {step} of a newer companion, and this is {VERSION}: run {needed}, or restore the backup from \
              before"
@@ -66,15 +66,20 @@ struct NamedStep {
 impl Pool {
     /// Connects and brings the schema up to date. Blocks; a missing SQLite file is created, with its directory.
     pub fn open(database: &Database) -> Result<Pool, DbError> {
+        Self::open_taken(database, None)
+    }
+
+    /// [`open`](Self::open) of a SQLite file that is taken, for as long as connections to it are open.
+    pub fn open_taken(database: &Database, taken: Option<Arc<File>>) -> Result<Pool, DbError> {
         migrate(database)?;
-        Self::connect(database, None)
+        Self::connect(database, None, taken)
     }
 
     /// Opens the database for a simulation on one thread: queries run on the thread of their caller, between two calls
     /// of the disk.
     pub fn open_simulated(database: &Database, disk: Arc<SimulatedDisk>) -> Result<Pool, DbError> {
         migrate(database)?;
-        Self::connect(database, Some(disk))
+        Self::connect(database, Some(disk), None)
     }
 }
 
@@ -87,7 +92,9 @@ pub fn migrate(database: &Database) -> Result<(), DbError> {
     };
     refuse_newer(&mut db)?;
     let steps = run_pending(&mut db).map_err(|error| match format!("migration: {error}") {
-        locked if locked.contains("database is locked") => DbError::Unavailable(locked),
+        locked if ["database is locked", "read-only transaction"].iter().any(|words| locked.contains(words)) => {
+            DbError::Unavailable(locked)
+        }
         failure => DbError::Query(failure),
     })?;
     if let Some(last) = steps.last() {
@@ -179,6 +186,9 @@ pub fn open_existing(database: &Database) -> Result<Pool, DbError> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         return Err(DbError::Unavailable(format!("{} does not exist; is DATA_DIR right?", path.display())));
     }
+    if let Database::Sqlite(path) = database {
+        database_file::refuse_unsafe(path)?;
+    }
     let pool = Pool::open_as_it_is(database)?;
     let steps = pool.read_blocking(read)?;
     match steps {
@@ -210,8 +220,8 @@ mod tests {
         for empty in
             [Some(Database::Sqlite(empty)), postgres.as_ref().map(testing::Postgres::database)].iter().flatten()
         {
-            let told = open_existing(empty).err().expect("it is empty").to_string();
-            assert!(told.contains("it is empty"), "{told}");
+            let refusal = open_existing(empty).err().expect("it is empty").to_string();
+            assert!(refusal.contains("it is empty"), "{refusal}");
             let pool = Pool::open(empty).unwrap();
             let newest = known().unwrap().pop();
             assert_eq!(pool.read_blocking(read).unwrap(), SchemaSteps { newest, ..SchemaSteps::default() });
@@ -220,7 +230,7 @@ mod tests {
             version("UPDATE __diesel_schema_migrations SET version = '99' WHERE version = '00000000000004'");
             let SchemaSteps { pending, unknown, .. } = pool.read_blocking(read).unwrap();
             assert_eq!((pending, unknown), (1, vec!["99".to_owned()]));
-            assert!(open_existing(empty).is_err_and(|error| error.to_string().contains("run a newer one")));
+            assert!(open_existing(empty).is_err_and(|error| error.to_string().contains("run a newer build")));
             version("DELETE FROM __diesel_schema_migrations WHERE version = '99'");
             assert!(open_existing(empty).is_err_and(|error| error.to_string().contains("companion migrate")));
         }

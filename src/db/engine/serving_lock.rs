@@ -1,9 +1,10 @@
 //! The lock under which one process serves from a PostgreSQL: an advisory lock on a connection of its own, which
 //! PostgreSQL frees when the connection ends. A process whose connection ends asks for the lock again at once; if another
 //! one has it by then, that one serves.
+//! A process writes only while it has the lock: see [`LockHold`].
 
 use std::{
-    fmt, io, process,
+    io,
     sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::Duration,
@@ -15,7 +16,6 @@ use diesel::{
     sql_query,
     sql_types::{BigInt, Bool, Text},
 };
-use rustix::system::uname;
 use secrecy::SecretString;
 use tokio::{
     sync::watch,
@@ -24,12 +24,13 @@ use tokio::{
 
 use crate::{
     clock::Clock,
-    db::engine::{self, error::DbError},
-    domain::time,
+    db::engine::{
+        self,
+        error::DbError,
+        lock_holder::{self, LockHold, LockHolder, NamedHolder, SERVES, SERVING_LOCK, WAITS, WRITERS_LOCK},
+    },
 };
 
-/// The number of the lock: any, but the same in every version.
-const SERVING_LOCK: i64 = 0x636f_6d70_7365_7276;
 /// Time between two looks at the lock.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A process that has seen another one wait ends when it has not seen its lock for so long. Shorter than what
@@ -37,29 +38,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const STEP_BACK_AFTER: Duration = Duration::from_secs(4);
 /// PostgreSQL looks after a silent connection sooner than its two hours.
 const FREE_EARLY: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
-/// Begins the names of connections that wait, and of the one that serves.
-const WAITS: &str = "companion waits";
-const SERVES: &str = "companion serves";
-/// PostgreSQL cuts names after 63 bytes.
-const LONGEST_HOST: usize = 24;
-
-/// The process that serves, as its connection names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockHolder(String);
-
-impl fmt::Display for LockHolder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut words = self.0.strip_prefix(SERVES).unwrap_or_default().split_whitespace();
-        let since = words.next().and_then(|milliseconds| milliseconds.parse().ok());
-        let since = since.and_then(chrono::DateTime::from_timestamp_millis);
-        match (since, words.next(), words.next()) {
-            (Some(since), Some(process), Some(host)) => {
-                write!(f, "process {process} on {host}, which serves since {}", time::to_wire(since))
-            }
-            _ => f.write_str("another process, which serves"),
-        }
-    }
-}
 
 /// The holder of the lock, as of the last look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +54,7 @@ pub enum LockState {
 /// The lock of this process, or its place in the queue. It is given up when dropped.
 pub struct ServingLock {
     state: watch::Receiver<LockState>,
+    hold: LockHold,
     _end: mpsc::Sender<()>,
 }
 
@@ -86,19 +65,12 @@ struct LockWatcher {
     connection: Option<LockConnection>,
     /// The name of the last connection that had the lock.
     name: Option<String>,
+    hold: LockHold,
 }
 
 struct LockConnection {
     connection: PgConnection,
     ours: bool,
-}
-
-#[derive(QueryableByName)]
-struct NamedHolder {
-    #[diesel(sql_type = Text)]
-    name: String,
-    #[diesel(sql_type = Bool)]
-    own: bool,
 }
 
 #[derive(QueryableByName)]
@@ -116,7 +88,9 @@ struct WaitingCount {
 impl ServingLock {
     /// Asks for the lock, and again until it is ours or this is dropped. Blocks for the first question.
     pub fn ask(url: &SecretString, clock: &Clock) -> Result<Self, DbError> {
-        let mut watcher = LockWatcher { url: url.clone(), clock: clock.clone(), connection: None, name: None };
+        let hold = LockHold::default();
+        let (url, clock) = (url.clone(), clock.clone());
+        let mut watcher = LockWatcher { url, clock, connection: None, name: None, hold: hold.clone() };
         let (report, state) = watch::channel(watcher.look()?);
         let (end, ended) = mpsc::channel();
         let run = move || {
@@ -127,7 +101,12 @@ impl ServingLock {
         };
         let thread = thread::Builder::new().name("serving-lock".to_owned());
         thread.spawn(run).map_err(|error: io::Error| DbError::Unavailable(format!("no thread: {error}")))?;
-        Ok(Self { state, _end: end })
+        Ok(Self { state, hold, _end: end })
+    }
+
+    /// For the transactions of this process.
+    pub fn hold(&self) -> LockHold {
+        self.hold.clone()
     }
 
     /// The last look.
@@ -142,25 +121,34 @@ impl ServingLock {
 
     /// Completes with the reason when this process no longer is the one that serves: another one has the lock, or it
     /// has not been seen for some seconds while another one waits. Without one that waits, a database that is away is
-    /// no reason: alarms are delivered all the same.
+    /// no reason: alarms are delivered all the same, and kept in the journal.
     pub async fn lost(&mut self) -> String {
         let (mut seen, mut awaited, mut failed) = (Instant::now(), false, None);
         loop {
             match timeout(LOOK_EVERY, self.state.changed()).await {
-                Ok(Err(_)) => return "nothing looks at the lock of the database any more".to_owned(),
+                Ok(Err(_)) => return "nothing looks at the lock of the database".to_owned(),
                 Ok(Ok(())) => match self.state.borrow_and_update().clone() {
                     LockState::Ours { awaited: now } => {
                         (seen, awaited) = (Instant::now(), now);
-                        failed = None;
+                        if failed.take().is_some() {
+                            log::info!("this process has the lock of the database again, and writes");
+                        }
                     }
                     LockState::HeldBy(holder) => return format!("the lock of the database has passed to {holder}"),
                     LockState::Unknown(error) => {
                         if failed.replace(error.clone()).is_none() {
-                            log::warn!("it is not known who has the lock of the database: {error}");
+                            let error = engine::with_advice(&error);
+                            log::error!(
+                                "it is not known who has the lock of the database, and nothing is written without it: \
+                                 {error}"
+                            );
                         }
                     }
                 },
                 Err(_) => {}
+            }
+            if let Some(holder) = self.hold.passed_to() {
+                return format!("the lock of the database has passed to {holder}");
             }
             if awaited && seen.elapsed() > STEP_BACK_AFTER {
                 let reason = failed.as_deref().unwrap_or("the database does not answer");
@@ -173,16 +161,15 @@ impl ServingLock {
 }
 
 impl LockWatcher {
-    /// Takes the lock if it is free. A connection that fails is not used again.
+    /// Takes the lock if it is free, and no transaction of the process that had it goes on. A connection that fails is not
+    /// used again.
     fn look(&mut self) -> Result<LockState, DbError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => LockConnection::open(&self.url)?,
+            None => LockConnection::open(&self.url, &self.hold)?,
         };
         if !connection.ours && connection.take()? {
-            let host = uname().nodename().to_string_lossy().into_owned();
-            let host: String = host.chars().filter(char::is_ascii_graphic).take(LONGEST_HOST).collect();
-            let name = format!("{SERVES} {} {} {host}", self.clock.now().timestamp_millis(), process::id());
+            let name = format!("{SERVES} {}{}", self.clock.now().timestamp_millis(), lock_holder::own_end());
             connection.name(&name)?;
             self.name = Some(name);
         }
@@ -199,7 +186,9 @@ impl LockWatcher {
             (Some(NamedHolder { name, .. }), false) if self.name.as_ref() == Some(&name) => {
                 return Err(DbError::Unavailable("PostgreSQL has not noticed yet that a connection ended".to_owned()));
             }
-            (holder, false) => LockState::HeldBy(LockHolder(holder.map(|holder| holder.name).unwrap_or_default())),
+            (holder, false) => {
+                LockState::HeldBy(LockHolder::named(holder.map(|holder| holder.name).unwrap_or_default()))
+            }
         };
         self.connection = Some(connection);
         Ok(state)
@@ -207,8 +196,9 @@ impl LockWatcher {
 }
 
 impl LockConnection {
-    fn open(url: &SecretString) -> Result<Self, DbError> {
-        let connection = engine::open_postgres(url).map_err(|error| DbError::Unavailable(error.to_string()))?;
+    fn open(url: &SecretString, hold: &LockHold) -> Result<Self, DbError> {
+        let mut connection = engine::open_postgres(url).map_err(|error| DbError::Unavailable(error.to_string()))?;
+        hold.is_asked_for_on(&mut connection)?;
         let mut opened = Self { connection, ours: false };
         opened.connection.batch_execute(FREE_EARLY)?;
         opened.name(WAITS)?;
@@ -218,18 +208,15 @@ impl LockConnection {
     fn take(&mut self) -> Result<bool, DbError> {
         let take = sql_query("SELECT pg_try_advisory_lock($1) AS taken").bind::<BigInt, _>(SERVING_LOCK);
         self.ours = take.get_result::<LockTaken>(&mut self.connection)?.taken;
+        if self.ours {
+            let writers = format!("SELECT pg_advisory_lock({WRITERS_LOCK}); SELECT pg_advisory_unlock({WRITERS_LOCK})");
+            self.connection.batch_execute(&writers)?;
+        }
         Ok(self.ours)
     }
 
     fn holder(&mut self) -> Result<Option<NamedHolder>, DbError> {
-        let holders = sql_query(
-            "SELECT coalesce(a.application_name, '') AS name, l.pid = pg_backend_pid() AS own \
-             FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
-             WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.classid::bigint = $1 \
-             AND l.objid::bigint = $2 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        );
-        let holders = holders.bind::<BigInt, _>(SERVING_LOCK >> 32).bind::<BigInt, _>(SERVING_LOCK & 0xffff_ffff);
-        Ok(holders.load(&mut self.connection)?.into_iter().next())
+        lock_holder::find(&mut self.connection)
     }
 
     fn is_awaited(&mut self) -> Result<bool, DbError> {
@@ -252,19 +239,35 @@ impl LockConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::Database, db::testing::Postgres};
+    use std::process;
+
+    use secrecy::ExposeSecret as _;
+
+    use crate::{
+        config::Database,
+        db::{
+            engine::pool::Pool,
+            testing::{self, Postgres},
+            users,
+        },
+    };
 
     fn url(postgres: &Postgres) -> SecretString {
         let Database::Postgres(url) = postgres.database() else { panic!("it is a PostgreSQL") };
         url
     }
 
-    /// Ends the connections that are named so.
+    /// Ends the connections to this database that are named so.
     fn end(url: &SecretString, name: &str) {
-        let mut connection = engine::open_postgres(url).unwrap();
+        end_from(&mut engine::open_postgres(url).unwrap(), url, name);
+    }
+
+    fn end_from(connection: &mut PgConnection, url: &SecretString, name: &str) {
+        let url = url.expose_secret();
+        let database = url.rsplit('/').next().unwrap();
         let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                   WHERE datname = current_database() AND starts_with(application_name, $1)";
-        sql_query(end).bind::<Text, _>(name).execute(&mut connection).unwrap();
+                   WHERE datname = $2 AND starts_with(application_name, $1)";
+        sql_query(end).bind::<Text, _>(name).bind::<Text, _>(database).execute(connection).unwrap();
     }
 
     async fn until(lock: &mut ServingLock, wanted: impl FnMut(&LockState) -> bool) {
@@ -282,6 +285,8 @@ mod tests {
         let (holder, process) = (holder.to_string(), format!("process {} on ", process::id()));
         assert!(holder.starts_with(&process) && holder.contains("which serves since 20"), "{holder}");
         until(&mut first, |state| *state == LockState::Ours { awaited: true }).await;
+        let (serves, waiting) = lock_holder::processes(&mut engine::open_postgres(&url).unwrap()).unwrap();
+        assert_eq!((serves.map(|serves| serves.to_string()), waiting), (Some(holder), 1));
         drop(first);
         until(&mut second, |state| *state == LockState::Ours { awaited: false }).await;
     }
@@ -310,7 +315,7 @@ mod tests {
         let mut alone = ServingLock::ask(&url, &clock).unwrap();
         postgres.refuse(true);
         let long = STEP_BACK_AFTER + 4 * LOOK_EVERY;
-        assert!(timeout(long, alone.lost()).await.is_err(), "nobody waits");
+        assert!(timeout(long, alone.lost()).await.is_err(), "no process waits");
         postgres.refuse(false);
         until(&mut alone, |state| matches!(state, LockState::Ours { .. })).await;
         let _waits = ServingLock::ask(&url, &clock).unwrap();
@@ -321,6 +326,62 @@ mod tests {
         postgres.refuse(true);
         let reason = timeout(Duration::from_secs(30), lost).await.expect("it steps back");
         assert!(reason.contains("another process waits"), "{reason}");
+    }
+
+    /// The lock of the database is free, this process cannot ask for it, and its other connections live on.
+    fn lose(postgres: &Postgres, url: &SecretString) {
+        postgres.admit(false);
+        end_from(&mut postgres.server(), url, SERVES);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_without_the_lock_and_who_has_it_then_is_found() {
+        let Some(postgres) = Postgres::create() else { return };
+        let (url, database) = (url(&postgres), postgres.database());
+        let mut lock = ServingLock::ask(&url, &Clock::system()).unwrap();
+        let pool = Pool::open(&database).unwrap().held_by(Some(lock.hold()));
+        let mut other = engine::open_postgres(&url).unwrap();
+        let write = |id: &'static str| {
+            pool.write_blocking(|db| users::sign_in(db, &id.into(), &id.into(), None, testing::now()))
+        };
+        let read = |id: &'static str| pool.read_blocking(|db| users::find(db, &id.into())).unwrap().is_some();
+        write("before").unwrap();
+        lose(&postgres, &url);
+        let refused = write("without").unwrap_err().to_string();
+        assert!(refused.contains("nothing is written meanwhile") && !read("without"), "{refused}");
+        postgres.admit(true);
+        until(&mut lock, |state| matches!(state, LockState::Unknown(_))).await;
+        until(&mut lock, |state| matches!(state, LockState::Ours { .. })).await;
+        write("again").unwrap();
+        assert!(read("before") && read("again"));
+
+        // Another process, while this one cannot ask.
+        lose(&postgres, &url);
+        let take = sql_query("SELECT pg_advisory_lock($1)").bind::<BigInt, _>(SERVING_LOCK);
+        take.execute(&mut other).unwrap();
+        let name = format!("SET application_name = '{SERVES} 1764000000000 77 elsewhere'");
+        other.batch_execute(&name).unwrap();
+        let refused = write("beside").unwrap_err().to_string();
+        assert!(refused.contains("has passed to process 77 on elsewhere") && !read("beside"), "{refused}");
+        let reason = timeout(Duration::from_secs(30), lock.lost()).await.expect("it is lost");
+        assert!(reason.contains("has passed to process 77 on elsewhere"), "{reason}");
+    }
+
+    #[test]
+    fn one_that_takes_the_lock_waits_for_transactions_of_the_one_before() {
+        let Some(postgres) = Postgres::create() else { return };
+        let (url, clock) = (url(&postgres), Clock::system());
+        let first = ServingLock::ask(&url, &clock).unwrap();
+        let mut writer = engine::open_postgres(&url).unwrap();
+        writer.batch_execute("BEGIN").unwrap();
+        first.hold().check(&mut writer).unwrap();
+        drop(first);
+        let waits = || ServingLock::ask(&url, &clock).map(|lock| matches!(lock.state(), LockState::Ours { .. }));
+        while let Ok(ours) = waits() {
+            assert!(!ours, "the first one has not ended its connection yet, or a transaction goes on");
+        }
+        writer.batch_execute("COMMIT").unwrap();
+        assert!(waits().unwrap());
     }
 
     #[test]

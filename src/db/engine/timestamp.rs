@@ -1,50 +1,42 @@
 //! Instants as they are stored: UTC without a zone, microseconds, the same on both engines.
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::NaiveDateTime;
 use diesel::{
     backend::Backend,
-    deserialize::{self, FromSql, FromSqlRow},
-    sql_types::{Nullable, Timestamp},
+    deserialize::{self, FromSql},
+    pg::Pg,
+    serialize::{self, IsNull, Output, ToSql},
+    sql_types,
+    sqlite::Sqlite,
 };
 
-/// A stored instant; rows name it in `deserialize_as`.
-#[derive(Debug, FromSqlRow)]
-pub struct StoredTimestamp(NaiveDateTime);
+use crate::{db::engine::pool::MultiBackend, domain::time::Timestamp};
 
-impl<DB: Backend> FromSql<Timestamp, DB> for StoredTimestamp
+impl<DB: Backend> FromSql<sql_types::Timestamp, DB> for Timestamp
 where
-    NaiveDateTime: FromSql<Timestamp, DB>,
+    NaiveDateTime: FromSql<sql_types::Timestamp, DB>,
 {
     fn from_sql(bytes: DB::RawValue<'_>) -> deserialize::Result<Self> {
-        NaiveDateTime::from_sql(bytes).map(Self)
+        NaiveDateTime::from_sql(bytes).map(Self::from)
     }
 }
 
-impl From<StoredTimestamp> for DateTime<Utc> {
-    fn from(stored: StoredTimestamp) -> Self {
-        stored.0.and_utc()
+impl ToSql<sql_types::Timestamp, Pg> for Timestamp {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+        ToSql::<sql_types::Timestamp, Pg>::to_sql(&self.naive_utc(), &mut out.reborrow())
     }
 }
 
-/// A stored instant that may be absent; rows name it in `deserialize_as`.
-#[derive(Debug, FromSqlRow)]
-pub struct StoredTimestampOption(Option<NaiveDateTime>);
-
-impl<DB: Backend> FromSql<Nullable<Timestamp>, DB> for StoredTimestampOption
-where
-    NaiveDateTime: FromSql<Timestamp, DB>,
-{
-    fn from_sql(bytes: DB::RawValue<'_>) -> deserialize::Result<Self> {
-        NaiveDateTime::from_sql(bytes).map(|at| Self(Some(at)))
-    }
-
-    fn from_nullable_sql(bytes: Option<DB::RawValue<'_>>) -> deserialize::Result<Self> {
-        bytes.map_or(Ok(Self(None)), Self::from_sql)
+impl ToSql<sql_types::Timestamp, Sqlite> for Timestamp {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Sqlite>) -> serialize::Result {
+        out.set_value(self.naive_utc().format("%F %T%.f").to_string());
+        Ok(IsNull::No)
     }
 }
 
-impl From<StoredTimestampOption> for Option<DateTime<Utc>> {
-    fn from(stored: StoredTimestampOption) -> Self {
-        stored.0.map(|at| at.and_utc())
+impl ToSql<sql_types::Timestamp, MultiBackend> for Timestamp {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, MultiBackend>) -> serialize::Result {
+        out.set_value((sql_types::Timestamp, self));
+        Ok(IsNull::No)
     }
 }

@@ -15,7 +15,7 @@ const FILLER: usize = 8 * 1024;
 
 /// Writes a row, then removes the one before. Call it in a transaction.
 pub fn write(db: &mut Db, now: Timestamp) -> Result<(), DbError> {
-    let at = now.naive_utc();
+    let at = now;
     let row = (write_checks::checked_at.eq(at), write_checks::filler.eq("-".repeat(FILLER)));
     let insert = diesel::insert_into(write_checks::table).values(row).on_conflict_do_nothing();
     // Another process may have checked at this very moment.

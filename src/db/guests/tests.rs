@@ -203,7 +203,7 @@ fn guests_see_what_is_shared_with_them_and_leave() {
 }
 
 #[test]
-fn a_server_has_so_many_guests_and_a_guest_so_many_servers() {
+fn the_guests_of_a_server_and_the_servers_of_a_guest_are_limited() {
     on_each_server(|pool| {
         for number in 0..GUESTS_PER_SERVER {
             invite_in(pool, "server", &format!("{number:03}"), link(&format!("token {number}"))).unwrap();
@@ -274,14 +274,14 @@ fn a_guest_without_a_server_of_their_own_is_ready() {
             let among: Vec<UserId> = among.iter().map(|user| (*user).into()).collect();
             pool.read_blocking(|db| guest_ready(db, &among)).unwrap()
         };
-        assert_eq!(ready(&["owner", "alice", "bob", "nobody"]), ["alice".into()].into());
+        assert_eq!(ready(&["owner", "alice", "bob", "stranger"]), ["alice".into()].into());
         assert_eq!(ready(&["bob"]), [].into());
         assert_eq!(ready(&[]), [].into());
     });
 }
 
 #[test]
-fn what_nobody_accepted_is_purged_and_guests_stay() {
+fn invitations_that_were_not_accepted_are_purged_and_guests_stay() {
     on_each_server(|pool| {
         for token in ["used", "open"] {
             invite_in(pool, "server", token, link(token)).unwrap();

@@ -74,6 +74,12 @@ fn an_incident_is_stored_as_it_is_and_never_goes_back() {
         store(pool, &opened("a", ended.clone()));
         store(pool, &opened("a", incident(2)));
         assert_eq!(all(pool)[0].incident, ended);
+
+        // Written before the link knew the device: the same trigger, by the push alone.
+        let by_push = Incident { alarm_id: "push:Title".into(), paths: [AlarmPath::Push].into(), ..incident(2) };
+        store(pool, &opened("b", incident(2)));
+        store(pool, &opened("b", by_push));
+        assert_eq!(all(pool).into_iter().find(|stored| stored.id == "b").unwrap().incident, incident(2));
     });
 }
 
@@ -127,7 +133,7 @@ fn arrivals_and_values_are_stored_with_their_incident_and_twice_is_once() {
             smart_devices::upsert(db, &"one".into(), "7", DeviceKind::Alarm, "Roof", now())
         })
         .unwrap();
-        let arrival = arrival("somebody", "a");
+        let arrival = arrival("stranger", "a");
         let mut ledger = opened("a", incident(1));
         ledger.arrivals.insert(arrival.id.clone(), arrival);
         ledger.values.insert("7".into(), true);
@@ -231,6 +237,10 @@ fn an_incident_that_is_merged_gives_what_it_has_to_the_older_one_and_stays_merge
         let known = acknowledge("part").expect("it is a part of a known one");
         assert_eq!((known.id.as_str(), known.state.as_str(), known.incident.acks.len()), ("older", ACKNOWLEDGED, 1));
         assert_eq!(acknowledge("unknown"), None);
+        let whole = |id: &str| pool.read_blocking(|db| whole(db, id)).unwrap();
+        let (found, server) = whole("part").expect("it is a part of a known one");
+        assert_eq!((found.id.as_str(), server.as_str(), whole("older")), ("older", "one", whole("part")));
+        assert_eq!(whole("unknown"), None);
     });
 }
 

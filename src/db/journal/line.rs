@@ -6,7 +6,10 @@ use std::{
     io,
 };
 
-use chrono::serde::{ts_microseconds, ts_microseconds_option};
+use chrono::{
+    DateTime, Utc,
+    serde::{ts_microseconds, ts_microseconds_option},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -59,11 +62,11 @@ struct ShortIncident {
     #[serde(rename = "g", default, skip_serializing_if = "String::is_empty")]
     grid: String,
     #[serde(rename = "f", with = "ts_microseconds")]
-    first_at: Timestamp,
+    first_at: DateTime<Utc>,
     #[serde(rename = "l", with = "ts_microseconds")]
-    last_at: Timestamp,
+    last_at: DateTime<Utc>,
     #[serde(rename = "e", default, with = "ts_microseconds_option", skip_serializing_if = "Option::is_none")]
-    ended_at: Option<Timestamp>,
+    ended_at: Option<DateTime<Utc>>,
     #[serde(rename = "c")]
     count: u32,
     #[serde(rename = "p")]
@@ -93,9 +96,9 @@ struct ShortArrival {
     #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
     incident: Option<String>,
     #[serde(rename = "r", with = "ts_microseconds")]
-    received_at: Timestamp,
+    received_at: DateTime<Utc>,
     #[serde(rename = "t", default, with = "ts_microseconds_option", skip_serializing_if = "Option::is_none")]
-    sent_at: Option<Timestamp>,
+    sent_at: Option<DateTime<Utc>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,7 +107,7 @@ struct ShortHeard {
     #[serde(rename = "n")]
     sockets: usize,
     #[serde(rename = "t", with = "ts_microseconds")]
-    at: Timestamp,
+    at: DateTime<Utc>,
 }
 
 impl Line {
@@ -136,9 +139,9 @@ impl From<Line> for ShortLine {
                 x,
                 y,
                 grid,
-                first_at,
-                last_at,
-                ended_at,
+                first_at: *first_at,
+                last_at: *last_at,
+                ended_at: ended_at.as_deref().copied(),
                 count,
                 paths,
                 late,
@@ -148,9 +151,10 @@ impl From<Line> for ShortLine {
         });
         let arrivals = arrivals.into_values().map(|arrival| {
             let Arrival { id, path, alarm_id, title, message, state, incident, received_at, sent_at, .. } = arrival;
+            let (received_at, sent_at) = (*received_at, sent_at.as_deref().copied());
             ShortArrival { id, path, alarm_id, title, message, state, incident, received_at, sent_at }
         });
-        let heard = heard.into_iter().map(|(id, HeardBy { sockets, at })| ShortHeard { id, sockets, at });
+        let heard = heard.into_iter().map(|(id, HeardBy { sockets, at })| ShortHeard { id, sockets, at: *at });
         let (incidents, arrivals, heard) = (incidents.collect(), arrivals.collect(), heard.collect());
         Self { server, incidents, arrivals, heard, values, merged }
     }
@@ -162,6 +166,7 @@ impl From<ShortLine> for Line {
             let ShortIncident { id, alarm_id, name: alarm_name, x, y, grid, first_at, last_at, .. } = incident;
             let ShortIncident { ended_at, count, paths, late, drill, title, .. } = incident;
             let (place, acks) = (DevicePlace { x, y, grid }, BTreeMap::new());
+            let (first_at, last_at, ended_at) = (first_at.into(), last_at.into(), ended_at.map(Timestamp::from));
             let incident =
                 Incident { alarm_id, alarm_name, place, first_at, last_at, ended_at, count, paths, late, drill, acks };
             (id, (incident, title))
@@ -169,12 +174,14 @@ impl From<ShortLine> for Line {
         let arrivals = arrivals.into_iter().map(|arrival| {
             let ShortArrival { id, path, alarm_id, title, message, state, incident, received_at, sent_at } = arrival;
             let (user, server) = (UserId::from(""), Some(server.clone()));
+            let (received_at, sent_at) = (received_at.into(), sent_at.map(Timestamp::from));
             let arrival =
                 Arrival { id, user, server, path, alarm_id, title, message, state, incident, received_at, sent_at };
             (arrival.id.clone(), arrival)
         });
         let (incidents, arrivals) = (incidents.collect(), arrivals.collect());
-        let heard = heard.into_iter().map(|ShortHeard { id, sockets, at }| (id, HeardBy { sockets, at })).collect();
+        let heard =
+            heard.into_iter().map(|ShortHeard { id, sockets, at }| (id, HeardBy { sockets, at: at.into() })).collect();
         Self { server, write: LedgerWrite { incidents, arrivals, heard, values, merged } }
     }
 }
@@ -267,7 +274,7 @@ mod tests {
         known.write.merged.clear();
         for (incident, _) in known.write.incidents.values_mut() {
             let Incident { first_at, last_at, ended_at, .. } = incident;
-            [first_at, last_at].into_iter().chain(ended_at).for_each(|at| *at = at.trunc_subsecs(3));
+            [first_at, last_at].into_iter().chain(ended_at).for_each(|at| *at = at.trunc_subsecs(3).into());
         }
         assert_eq!(Line::read(line.as_bytes()), Some(known));
     }

@@ -1,6 +1,7 @@
-use std::thread;
+use std::{net::TcpListener, thread};
 
 use diesel::RunQueryDsl as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::*;
 use crate::db::{
@@ -101,7 +102,7 @@ fn queries_know_the_request_that_they_are_for_and_no_later_one_does() {
                 let read = pool.read(request).await.unwrap();
                 let panicked = pool.write(|_| -> Result<(), DbError> { panic!("on purpose") }).await;
                 assert!(panicked.is_err());
-                (read, pool.write_and_tell(request, tell).await.unwrap())
+                (read, pool.write_and_notify(request, tell).await.unwrap())
             };
             let trace = Trace::new("r-1".into(), None, &Random::system());
             let known = Some("r-1".to_owned());
@@ -121,7 +122,7 @@ fn sqlite() -> (tempfile::TempDir, Pool) {
 }
 
 #[tokio::test]
-async fn what_was_deleted_is_in_no_file_once_nobody_reads_the_log() {
+async fn what_was_deleted_is_in_no_file_once_the_log_has_no_reader() {
     let (directory, pool) = sqlite();
     let is_kept = |what: &str| {
         let files = std::fs::read_dir(directory.path()).unwrap();
@@ -210,7 +211,7 @@ async fn a_mute_nameserver_holds_up_no_query() {
 }
 
 #[actix::test]
-async fn a_caller_is_answered_in_time_and_a_write_that_nobody_waits_for_is_not_begun() {
+async fn a_caller_is_answered_in_time_and_a_write_whose_caller_has_given_up_is_not_begun() {
     let (_directory, pool) = sqlite();
     let release = occupy(&pool).await;
     time::pause();
@@ -272,7 +273,7 @@ async fn a_lock_of_another_process_delays_a_writer_no_longer_than_its_deadline()
 }
 
 #[actix::test]
-async fn a_database_that_hangs_holds_its_threads_and_nobody_else() {
+async fn a_database_that_hangs_holds_its_threads_and_no_caller() {
     let Some(postgres) = testing::Postgres::create() else { return };
     let relay = testing::FreezingRelay::before(&postgres);
     let pool = Pool::open(&relay.database()).unwrap();
@@ -288,7 +289,7 @@ async fn a_database_that_hangs_holds_its_threads_and_nobody_else() {
 }
 
 #[actix::test]
-async fn a_database_that_refuses_connections_keeps_nobody_waiting_and_is_used_again() {
+async fn a_database_that_refuses_connections_keeps_no_caller_waiting_and_is_used_again() {
     let Some(postgres) = testing::Postgres::create() else { return };
     let pool = Pool::open(&postgres.database()).unwrap();
     let read = || pool.read(|db| users::find(db, &"user".into()));
@@ -303,4 +304,15 @@ async fn a_database_that_refuses_connections_keeps_nobody_waiting_and_is_used_ag
     while read().await.is_err() {
         time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+#[test]
+fn a_second_host_is_reached_while_the_first_one_hangs() {
+    let Some(postgres) = testing::Postgres::create() else { return };
+    let Database::Postgres(url) = postgres.database() else { unreachable!("it is one") };
+    // Connections are taken, and never answered.
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (before, host) = url.expose_secret().split_once('@').unwrap();
+    let both = format!("{before}@{},{host}", mute.local_addr().unwrap());
+    Pool::open_as_it_is(&Database::Postgres(SecretString::from(both))).unwrap();
 }

@@ -1,0 +1,162 @@
+//! The process that has the serving lock of a PostgreSQL, and whether it is this one.
+//!
+//! A process writes only while it has the lock, though its other connections may live on when the one with the lock ends.
+//! Each of its transactions takes a second lock, of writers, which they share, and then looks who has the first one, before
+//! it is committed. A process that takes the first lock waits until none has the second one. So it sees what was
+//! committed by the process before it, and nothing of that comes later.
+
+use std::{
+    fmt, process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI32, Ordering},
+    },
+};
+
+use diesel::{
+    PgConnection, QueryableByName, RunQueryDsl as _,
+    connection::SimpleConnection as _,
+    sql_query,
+    sql_types::{BigInt, Bool, Integer, Text},
+};
+use rustix::system::uname;
+
+use crate::{db::engine::error::DbError, domain::time::Timestamp};
+
+/// The number of the lock: any, but the same in every version.
+pub const SERVING_LOCK: i64 = 0x636f_6d70_7365_7276;
+/// The number of the lock of its writers.
+pub const WRITERS_LOCK: i64 = 0x636f_6d70_7772_6974;
+/// The row of the lock that is held; in two halves, as PostgreSQL lists it.
+const HELD: &str = "l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.classid::bigint = $1 \
+                    AND l.objid::bigint = $2 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+/// Name of a connection that waits for the lock.
+pub const WAITS: &str = "companion waits";
+/// Begins the name of the connection that has it.
+pub const SERVES: &str = "companion serves";
+/// PostgreSQL cuts names after 63 bytes.
+const LONGEST_HOST: usize = 24;
+
+/// The process that serves, as its connection names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockHolder(String);
+
+impl LockHolder {
+    /// By the name of its connection.
+    pub fn named(name: String) -> Self {
+        Self(name)
+    }
+
+    /// True if it serves, and is not this process.
+    fn is_another_process(&self) -> bool {
+        self.0.starts_with(SERVES) && !self.0.ends_with(&own_end())
+    }
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = self.0.strip_prefix(SERVES).unwrap_or_default().split_whitespace();
+        let since = words.next().and_then(|milliseconds| milliseconds.parse().ok());
+        let since = since.and_then(Timestamp::from_timestamp_millis);
+        match (since, words.next(), words.next()) {
+            (Some(since), Some(process), Some(host)) => {
+                write!(f, "process {process} on {host}, which serves since {}", since.to_wire())
+            }
+            _ => f.write_str("another process, which serves"),
+        }
+    }
+}
+
+/// A connection, by its name.
+#[derive(QueryableByName)]
+pub struct NamedHolder {
+    #[diesel(sql_type = Text)]
+    pub name: String,
+    /// True for the connection that asks.
+    #[diesel(sql_type = Bool)]
+    pub own: bool,
+}
+
+#[derive(QueryableByName)]
+struct HoldingConnection {
+    #[diesel(sql_type = Integer)]
+    connection: i32,
+}
+
+/// The process that serves from this database, and how many wait for it, by the names of their connections.
+pub fn processes(db: &mut PgConnection) -> Result<(Option<LockHolder>, usize), DbError> {
+    let named = sql_query(
+        "SELECT application_name AS name, false AS own FROM pg_stat_activity \
+         WHERE datname = current_database() AND starts_with(application_name, 'companion ')",
+    );
+    let (serving, others): (Vec<_>, Vec<_>) =
+        named.load::<NamedHolder>(db)?.into_iter().partition(|holder| holder.name.starts_with(SERVES));
+    let waiting = others.iter().filter(|other| other.name == WAITS).count();
+    Ok((serving.into_iter().next().map(|holder| LockHolder(holder.name)), waiting))
+}
+
+/// The connection that has the lock.
+pub fn find(db: &mut PgConnection) -> Result<Option<NamedHolder>, DbError> {
+    let holders = sql_query(format!(
+        "SELECT coalesce(a.application_name, '') AS name, l.pid = pg_backend_pid() AS own \
+         FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE {HELD}"
+    ));
+    let holders = holders.bind::<BigInt, _>(SERVING_LOCK >> 32).bind::<BigInt, _>(SERVING_LOCK & 0xffff_ffff);
+    Ok(holders.load(db)?.into_iter().next())
+}
+
+/// The lock of this process, as its transactions see it. Clones share it.
+#[derive(Clone, Default)]
+pub struct LockHold {
+    /// PostgreSQL's number of the connection on which this process asks for the lock; 0: none yet.
+    connection: Arc<AtomicI32>,
+    /// Another process that a transaction has found in its place.
+    passed_to: Arc<Mutex<Option<LockHolder>>>,
+}
+
+impl LockHold {
+    /// Notes that the lock is asked for on this connection from now on.
+    pub fn is_asked_for_on(&self, db: &mut PgConnection) -> Result<(), DbError> {
+        let own: HoldingConnection = sql_query("SELECT pg_backend_pid() AS connection").get_result(db)?;
+        self.connection.store(own.connection, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Fails if this process does not have the lock. What succeeds is committed before another process serves, if it is
+    /// committed. Call it last in a transaction.
+    pub fn check(&self, db: &mut PgConnection) -> Result<(), DbError> {
+        db.batch_execute(&format!("SELECT pg_advisory_xact_lock_shared({WRITERS_LOCK})"))?;
+        let held = sql_query(format!("SELECT l.pid AS connection FROM pg_locks l WHERE {HELD}"));
+        let held = held.bind::<BigInt, _>(SERVING_LOCK >> 32).bind::<BigInt, _>(SERVING_LOCK & 0xffff_ffff);
+        let held: Vec<HoldingConnection> = held.load(db)?;
+        let own = self.connection.load(Ordering::SeqCst);
+        if held.iter().any(|held| held.connection == own) {
+            return Ok(());
+        }
+        let reason = match find(db)?.map(|holder| LockHolder(holder.name)) {
+            Some(other) if other.is_another_process() => {
+                *self.passed_to.lock().unwrap_or_else(PoisonError::into_inner) = Some(other.clone());
+                format!("the lock of the database has passed to {other}")
+            }
+            _ => {
+                "the connection that had the lock of the database has ended, and PostgreSQL has not given the lock to \
+                  another one yet: nothing is written meanwhile, as another process may serve; see max_connections, \
+                  pg_hba.conf and the log of PostgreSQL"
+                    .to_owned()
+            }
+        };
+        Err(DbError::Unavailable(reason))
+    }
+
+    /// Another process that a transaction has found in the place of this one.
+    pub fn passed_to(&self) -> Option<LockHolder> {
+        self.passed_to.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The end of the names of this process's connections that serve.
+pub fn own_end() -> String {
+    let host = uname().nodename().to_string_lossy().into_owned();
+    let host: String = host.chars().filter(char::is_ascii_graphic).take(LONGEST_HOST).collect();
+    format!(" {} {host}", process::id())
+}
