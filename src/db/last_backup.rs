@@ -2,16 +2,21 @@
 
 use std::{fs, io, path::Path};
 
-use crate::domain::time::{self, Timestamp};
+use chrono::TimeDelta;
+
+use crate::domain::time::Timestamp;
 
 /// Name of the file.
 const LAST_BACKUP: &str = "last-backup";
+
+/// The longest time that the last one may be ago: a day and two hours, as in the alert rule.
+pub const LONGEST_AGE: TimeDelta = TimeDelta::hours(26);
 
 /// Notes a backup.
 pub fn note(data_dir: &Path, at: Timestamp) -> io::Result<()> {
     // Whole or not at all: it is read meanwhile.
     let unfinished = data_dir.join(format!("{LAST_BACKUP}.new"));
-    fs::write(&unfinished, time::to_wire(at))?;
+    fs::write(&unfinished, at.to_wire())?;
     fs::rename(unfinished, data_dir.join(LAST_BACKUP))
 }
 

@@ -5,11 +5,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         schema::map_notes,
     },
     domain::{ids::ServerId, time::Timestamp},
@@ -29,10 +25,8 @@ pub struct StoredNote {
     pub y: f64,
     pub category: String,
     pub label: Option<String>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,
     /// None: until the wipe.
-    #[diesel(deserialize_as = StoredTimestampOption)]
     pub expires_at: Option<Timestamp>,
 }
 
@@ -46,13 +40,13 @@ pub struct NoteChange {
     /// `Some(None)`: the label is removed.
     pub label: Option<Option<String>>,
     /// `Some(None)`: until the wipe.
-    pub expires_at: Option<Option<chrono::NaiveDateTime>>,
+    pub expires_at: Option<Option<Timestamp>>,
 }
 
 /// The server's notes that have not expired, oldest first.
 pub fn list(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<StoredNote>, DbError> {
     let notes = map_notes::table.filter(map_notes::server_id.eq(server.as_str()));
-    let lives = map_notes::expires_at.is_null().or(map_notes::expires_at.gt(now.naive_utc()));
+    let lives = map_notes::expires_at.is_null().or(map_notes::expires_at.gt(now));
     let notes = notes.filter(lives).order((map_notes::created_at, map_notes::id));
     Ok(notes.select(StoredNote::as_select()).load(db)?)
 }
@@ -83,8 +77,8 @@ pub fn insert(db: &mut Db, server: &ServerId, note: &StoredNote) -> Result<(), D
         map_notes::y.eq(note.y),
         map_notes::category.eq(&note.category),
         map_notes::label.eq(&note.label),
-        map_notes::created_at.eq(note.created_at.naive_utc()),
-        map_notes::expires_at.eq(note.expires_at.map(|at| at.naive_utc())),
+        map_notes::created_at.eq(note.created_at),
+        map_notes::expires_at.eq(note.expires_at),
     );
     let insert = diesel::insert_into(map_notes::table).values(row).on_conflict_do_nothing();
     on_backend!(db, |db| insert.execute(db))?;
@@ -124,7 +118,7 @@ pub fn delete(db: &mut Db, server: &ServerId, id: &str) -> Result<bool, DbError>
 /// their time says of which world it is.
 pub fn wipe(db: &mut Db, server: &ServerId, at: Timestamp) -> Result<usize, DbError> {
     let of_server = map_notes::table.filter(map_notes::server_id.eq(server.as_str()));
-    let is_old = map_notes::source.ne("user").or(map_notes::created_at.lt(at.naive_utc()));
+    let is_old = map_notes::source.ne("user").or(map_notes::created_at.lt(at));
     Ok(diesel::delete(of_server.filter(is_old)).execute(db)?)
 }
 

@@ -49,7 +49,7 @@ pub struct StoredPicture {
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = maps)]
-struct MapRow {
+pub(in crate::db) struct MapRow {
     world: String,
     monuments: String,
     background: Option<String>,
@@ -111,7 +111,7 @@ pub fn put(db: &mut Db, address: &str, port: u16, map: &WorldMap, now: Timestamp
         maps::height.eq(pixels(|picture| picture.height)),
         maps::margin.eq(pixels(|picture| picture.margin)),
         maps::version.eq(&version),
-        maps::stored_at.eq(now.naive_utc()),
+        maps::stored_at.eq(now),
     );
     let row = (maps::address.eq(address), maps::port.eq(i32::from(port)), what.clone());
     let put =
@@ -171,7 +171,7 @@ pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
         .filter(paired_servers::address.eq(maps::address).and(paired_servers::port.eq(maps::port)))
         .select(paired_servers::id);
     let unpaired: Vec<(String, i32)> = maps::table
-        .filter(maps::stored_at.le(until.naive_utc()).and(not(exists(pairings))))
+        .filter(maps::stored_at.le(until).and(not(exists(pairings))))
         .limit(PURGE_BATCH as i64)
         .select((maps::address, maps::port))
         .load(db)?;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_of_game_servers_that_nobody_has_paired_are_deleted() {
+    fn maps_of_game_servers_without_a_pairing_are_deleted() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
             let paired = testing::server(pool, "owner", "server");

@@ -5,7 +5,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestampOption},
+        engine::{error::DbError, pool::Db},
         schema::markets,
         shop_history, shops,
     },
@@ -70,16 +70,14 @@ impl MarketStep {
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = markets)]
-struct MarketRow {
+pub(in crate::db) struct MarketRow {
     wipe: i32,
     world: Option<String>,
     available: Option<bool>,
     evidence: Option<String>,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     as_of: Option<Timestamp>,
     events_available: Option<bool>,
     events_evidence: Option<String>,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     events_as_of: Option<Timestamp>,
 }
 
@@ -138,10 +136,10 @@ pub fn write(db: &mut Db, step: &MarketStep) -> Result<(), DbError> {
     let reports = (
         markets::available.eq(shops.map(|shops| shops.reported)),
         markets::evidence.eq(shops.map(|shops| &shops.words)),
-        markets::as_of.eq(shops.map(|shops| shops.as_of.naive_utc())),
+        markets::as_of.eq(shops.map(|shops| shops.as_of)),
         markets::events_available.eq(events.map(|events| events.reported)),
         markets::events_evidence.eq(events.map(|events| &events.words)),
-        markets::events_as_of.eq(events.map(|events| events.as_of.naive_utc())),
+        markets::events_as_of.eq(events.map(|events| events.as_of)),
     );
     let id = markets::game_server_id.eq(game_server.as_str());
     let insert = diesel::insert_into(markets::table)

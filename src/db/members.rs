@@ -8,7 +8,7 @@ use diesel::{dsl::count_star, prelude::*};
 use crate::{
     db::{
         chat_links,
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestampOption},
+        engine::{error::DbError, pool::Db},
         payment_customers,
         schema::{beta_testers, guests, paired_servers, push_credentials, users},
         subscriptions, tiers,
@@ -96,7 +96,7 @@ pub fn search(
 pub fn totals(db: &mut Db, now: Timestamp) -> Result<MemberTotals, DbError> {
     let users: i64 = users::table.count().get_result(db)?;
     let paid = subscriptions::entitled(db, now)?;
-    let active = beta_testers::expires_at.is_null().or(beta_testers::expires_at.gt(now.naive_utc()));
+    let active = beta_testers::expires_at.is_null().or(beta_testers::expires_at.gt(now));
     let accounts = beta_testers::table.filter(active).select(beta_testers::platform_id);
     let beta: Vec<String> = users::table.filter(users::platform_id.eq_any(accounts)).select(users::id).load(db)?;
     let credentials: Vec<String> = push_credentials::table.select(push_credentials::user_id).load(db)?;
@@ -110,7 +110,7 @@ pub fn totals(db: &mut Db, now: Timestamp) -> Result<MemberTotals, DbError> {
         with_credential: credentials.len(),
         with_chat: chat_links::count(db)?,
         with_paired_server: owners.len(),
-        stuck: FunnelStage::STUCK.map(|stage| (stage.as_str(), 0)).into(),
+        stuck: FunnelStage::STUCK.map(|stage| (stage.word(), 0)).into(),
     };
 
     let mut known = HashMap::<String, FunnelFacts>::with_capacity(credentials.len().max(paid.len()));
@@ -125,7 +125,7 @@ pub fn totals(db: &mut Db, now: Timestamp) -> Result<MemberTotals, DbError> {
     let nothing = users - known.len() as i64;
     let counted = known.into_values().map(|facts| (facts, 1)).chain([(FunnelFacts::default(), nothing)]);
     for (facts, members) in counted {
-        if let Some(count) = totals.stuck.get_mut(FunnelStage::of(facts).as_str()) {
+        if let Some(count) = totals.stuck.get_mut(FunnelStage::of(facts).word()) {
             *count += members;
         }
     }
@@ -139,12 +139,11 @@ pub fn statuses(db: &mut Db, members: Vec<User>, now: Timestamp) -> Result<Vec<M
     }
     let ids: Vec<String> = members.iter().map(|user| user.id.to_string()).collect();
     let mut tiers = tiers::effective_of_all(db, &members, now)?;
-    let credentials: Vec<(String, StoredTimestampOption)> = push_credentials::table
+    let credentials: Vec<(String, Option<Timestamp>)> = push_credentials::table
         .filter(push_credentials::user_id.eq_any(&ids))
         .select((push_credentials::user_id, push_credentials::proven_at))
         .load(db)?;
-    let proven = |proven_at| Option::<Timestamp>::from(proven_at).is_some();
-    let credentials: HashMap<String, bool> = credentials.into_iter().map(|(user, at)| (user, proven(at))).collect();
+    let credentials: HashMap<String, bool> = credentials.into_iter().map(|(user, at)| (user, at.is_some())).collect();
     let servers: Vec<(String, i64)> = paired_servers::table
         .filter(paired_servers::owner_id.eq_any(&ids))
         .group_by(paired_servers::owner_id)
@@ -243,7 +242,7 @@ mod tests {
     #[test]
     fn the_totals_and_the_status_of_each_member_agree() {
         testing::on_each_database(|pool| {
-            for user in ["nobody", "subscriber", "ended", "tester", "owner", "guest", "lapsed", "unpaid", "trial"] {
+            for user in ["newcomer", "subscriber", "ended", "tester", "owner", "guest", "lapsed", "unpaid", "trial"] {
                 testing::user(pool, user);
             }
             for user in ["subscriber", "owner"] {
@@ -270,7 +269,7 @@ mod tests {
                     let counted = totals(db, at)?;
                     for stage in FunnelStage::STUCK {
                         let stuck = statuses.iter().filter(|status| status.stage == stage).count() as i64;
-                        assert_eq!(counted.stuck[stage.as_str()], stuck, "{stage:?}");
+                        assert_eq!(counted.stuck[stage.word()], stuck, "{stage:?}");
                     }
                     let stages = statuses.iter().map(|status| (status.user.id.to_string(), status.stage));
                     Ok((stages.collect::<BTreeMap<_, _>>(), counted))
@@ -281,7 +280,7 @@ mod tests {
             let MemberTotals { users, paid, beta, with_credential, with_paired_server, .. } = totals;
             assert_eq!((users, paid, beta, with_credential, with_paired_server), (9, 5, 1, 2, 1));
             for (user, stage) in [
-                ("nobody", FunnelStage::NoSubscription),
+                ("newcomer", FunnelStage::NoSubscription),
                 ("lapsed", FunnelStage::NoSubscription),
                 ("ended", FunnelStage::NoCredentials),
                 ("subscriber", FunnelStage::NoCredentials),

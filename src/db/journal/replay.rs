@@ -2,7 +2,7 @@
 //! kept aside.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, OpenOptions},
     io::{self, Write as _},
     path::Path,
@@ -42,9 +42,10 @@ pub fn waiting(directory: &Path) -> io::Result<Option<usize>> {
 }
 
 /// Stores what a process before this one kept in this directory and could not store, one transaction for each server,
-/// and empties its journal. What can never be stored is kept in [`REFUSED`]; while the database is in passing trouble,
-/// this is an error and the journal stays. Blocks. Call it before anything reads the ledger.
-pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
+/// and empties its journal. What can never be stored is kept in [`REFUSED`], and so are alarms of a server that the database
+/// does not know, unless it is one of the `deleted` ones: the database may be an older one, or another. While the database
+/// is in passing trouble, this is an error and the journal stays. Blocks. Call it before anything reads the ledger.
+pub fn replay(directory: &Path, pool: &Pool, deleted: &BTreeSet<ServerId>) -> Result<(), JournalError> {
     fs::create_dir_all(directory)?;
     let path = directory.join(JOURNAL);
     let text = match fs::read(&path) {
@@ -54,6 +55,9 @@ pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
     };
     let mut stored = 0;
     let (lines, mut refused) = read(&text);
+    if !refused.is_empty() {
+        log::error!(lines = refused.len(); "lines of the journal of alarms cannot be read: they are cut short, or damaged");
+    }
     let mut by_server: BTreeMap<ServerId, Vec<Line>> = BTreeMap::new();
     for line in lines {
         by_server.entry(line.server.clone()).or_default().push(line);
@@ -63,14 +67,24 @@ pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
         lines.iter().for_each(|line| merged.extend(line.write.clone()));
         match store(pool, &server, &merged)? {
             Replayed::All => stored += 1,
-            Replayed::ServerGone => log::info!(server = server.as_str(); "alarms of a deleted server are dropped"),
+            Replayed::ServerUnknown if deleted.contains(&server) => {
+                log::info!(server = server.as_str(); "alarms of a deleted server are dropped");
+            }
+            Replayed::ServerUnknown => {
+                log::error!(
+                    server = server.as_str(), lines = lines.len();
+                    "alarms of the journal are of a server that the database does not know: it is older than they are, or \
+                     another one"
+                );
+                for line in lines {
+                    refused.push(without_end(line)?);
+                }
+            }
             // Only the lines that are at fault.
             Replayed::Refused => {
                 for line in lines {
                     if let Replayed::Refused = store(pool, &server, &line.write)? {
-                        let mut text = line.text()?;
-                        text.pop();
-                        refused.push(text);
+                        refused.push(without_end(line)?);
                     }
                 }
             }
@@ -86,10 +100,16 @@ pub fn replay(directory: &Path, pool: &Pool) -> Result<(), JournalError> {
     Ok(())
 }
 
+fn without_end(line: Line) -> io::Result<Vec<u8>> {
+    let mut text = line.text()?;
+    text.pop();
+    Ok(text)
+}
+
 /// Outcome of a write at the start.
 enum Replayed {
     All,
-    ServerGone,
+    ServerUnknown,
     /// The write can never be stored.
     Refused,
 }
@@ -97,8 +117,8 @@ enum Replayed {
 fn store(pool: &Pool, server: &ServerId, write: &LedgerWrite) -> Result<Replayed, DbError> {
     match pool.write_blocking(|db| incidents::write(db, server, write)) {
         Ok(()) => Ok(Replayed::All),
-        Err(DbError::NotFound) => Ok(Replayed::ServerGone),
-        Err(error @ (DbError::Query(_) | DbError::Malformed | DbError::Conflict)) => {
+        Err(DbError::NotFound) => Ok(Replayed::ServerUnknown),
+        Err(error @ (DbError::Query(_) | DbError::Malformed(_) | DbError::Conflict)) => {
             log::error!(server = server.as_str(); "alarms of the journal are refused: {error}");
             Ok(Replayed::Refused)
         }

@@ -70,15 +70,36 @@ async fn what_is_kept_is_stored_at_the_next_start_also_behind_a_line_cut_short()
         testing::user(pool, "alice");
         testing::server(pool, "alice", "one");
         fs::write(&path, &text).unwrap();
-        replay(directory.path(), pool).unwrap();
+        replay(directory.path(), pool, &Default::default()).unwrap();
         let stored = pool.read_blocking(|db| incidents::list(db, &"one".into(), None, 10)).unwrap();
         assert_eq!(stored.iter().map(|stored| &*stored.id).collect::<Vec<_>>(), ["c", "a"]);
         assert_eq!(length(directory.path()), 0);
         let refused = directory.path().join(REFUSED);
-        assert_eq!(fs::read_to_string(&refused).unwrap(), "{\"server\":\"one\",\"wri\n");
-        fs::remove_file(refused).unwrap();
-        replay(directory.path(), pool).unwrap();
+        let kept_aside = fs::read_to_string(&refused).unwrap();
+        let kept_aside: Vec<_> = kept_aside.lines().collect();
+        assert_eq!(kept_aside[0], "{\"server\":\"one\",\"wri");
+        assert!(kept_aside.len() == 2 && kept_aside[1].starts_with("{\"s\":\"gone\","), "{kept_aside:?}");
+        fs::remove_file(&refused).unwrap();
+        fs::write(&path, &text[..text.iter().rposition(|byte| *byte == b'\n').unwrap() + 1]).unwrap();
+        replay(directory.path(), pool, &["gone".into()].into()).unwrap();
+        assert!(!refused.exists(), "its deletion is known");
+        replay(directory.path(), pool, &Default::default()).unwrap();
     });
+}
+
+#[tokio::test]
+async fn lines_of_a_deleted_server_are_removed_and_others_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = Journal::open(directory.path()).unwrap();
+    for server in ["one", "two"] {
+        journal.append(&server.into(), &write(server)).await.unwrap();
+    }
+    journal.forget(&"one".into());
+    // Each comes after what was asked before the one before it.
+    for server in ["three", "one", "four"] {
+        journal.append(&server.into(), &write(server)).await.unwrap();
+    }
+    assert_eq!(kept(directory.path()).keys().map(ServerId::as_str).collect::<Vec<_>>(), ["four", "three", "two"]);
 }
 
 #[tokio::test]
@@ -120,11 +141,14 @@ async fn what_the_database_refuses_is_kept_aside_and_keeps_nothing_else_out() {
         };
         fs::write(&path, &text).unwrap();
         pool.write_blocking(|db| Ok(busy(db)?)).unwrap();
-        assert!(matches!(replay(directory.path(), pool), Err(JournalError::Database(DbError::Unavailable(_)))));
+        assert!(matches!(
+            replay(directory.path(), pool, &Default::default()),
+            Err(JournalError::Database(DbError::Unavailable(_)))
+        ));
         assert_eq!(fs::read(&path).unwrap(), text, "trouble that passes loses nothing");
         pool.write_blocking(|db| Ok(free(db)?)).unwrap();
         pool.write_blocking(|db| Ok(refuse(db)?)).unwrap();
-        replay(directory.path(), pool).unwrap();
+        replay(directory.path(), pool, &Default::default()).unwrap();
         let refused = fs::read_to_string(directory.path().join(REFUSED)).unwrap();
         assert!(refused.contains("\"bad\"") && refused.lines().count() == 1, "{refused}");
         fs::remove_file(directory.path().join(REFUSED)).unwrap();
@@ -308,7 +332,7 @@ fn lines_of_an_earlier_version_are_stored_at_the_first_start() {
         testing::user(pool, "alice");
         testing::server(pool, "alice", "one");
         fs::write(directory.path().join(JOURNAL), line.replace('\n', "") + "\n").unwrap();
-        replay(directory.path(), pool).unwrap();
+        replay(directory.path(), pool, &Default::default()).unwrap();
         let stored = pool.read_blocking(|db| incidents::list(db, &"one".into(), None, 10)).unwrap();
         assert_eq!(stored.iter().map(|stored| &*stored.id).collect::<Vec<_>>(), ["a"]);
         assert!(!directory.path().join(REFUSED).exists());

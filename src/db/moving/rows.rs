@@ -104,19 +104,19 @@ impl Cell {
         }
     }
 
-    pub fn text(self) -> Option<String> {
+    pub(crate) fn text(self) -> Option<String> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    pub fn integer(self) -> Option<i64> {
+    pub(crate) fn integer(self) -> Option<i64> {
         if let Self::Integer(integer) = self { Some(integer) } else { None }
     }
 
-    pub fn real(self) -> Option<f64> {
+    pub(crate) fn real(self) -> Option<f64> {
         if let Self::Real(real) = self { Some(real) } else { None }
     }
 
-    pub fn blob(self) -> Option<Vec<u8>> {
+    pub(crate) fn blob(self) -> Option<Vec<u8>> {
         if let Self::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 
@@ -151,6 +151,7 @@ pub struct RowsDigest {
 }
 
 impl RowsDigest {
+    /// Adds a row; their order does not matter.
     pub fn add(&mut self, row: &[Cell]) {
         let mut bytes = Vec::new();
         row.iter().for_each(|cell| cell.write(&mut bytes));

@@ -1,0 +1,125 @@
+//! Messages of notices that are due, with all that they are made of. In batches, as [`notice_steps`](crate::db::notice_steps).
+
+use std::collections::{BTreeSet, HashMap};
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{
+        channels::{self, StoredChannel},
+        engine::{error::DbError, pool::Db},
+        notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},
+        notices::{DeliveryEnd, NoticeDelivery, NoticeDeliveryState, NoticeKey},
+        paired_servers::{self, PairedServer},
+        schema::{channels as channel_rows, deliveries},
+    },
+    domain::{
+        channel::ChannelState,
+        channel_lane::{ChannelLane, LaneLoad},
+        ids::ServerId,
+        time::Timestamp,
+    },
+};
+
+/// A message that can be sent.
+#[derive(Clone, Debug)]
+pub struct SendableMessage {
+    pub delivery: NoticeDelivery,
+    pub channel: StoredChannel,
+    pub server: ServerId,
+    /// As its user may see it.
+    pub server_name: String,
+    pub subject: NoticeSubject,
+}
+
+/// The messages that are due.
+#[derive(Clone, Debug, Default)]
+pub struct DueMessages {
+    pub sendable: Vec<SendableMessage>,
+    /// Ids of those that concern their users no longer.
+    pub over: Vec<String>,
+}
+
+/// The messages of this lane with an attempt that is due, as many as it has room for: of raids first, the longest due
+/// first, and none of a channel, user or host that has no turn now.
+pub fn due(db: &mut Db, now: Timestamp, lane: ChannelLane, load: &LaneLoad) -> Result<DueMessages, DbError> {
+    let mut due = Vec::new();
+    for urgent in [true, false] {
+        let left = load.room.saturating_sub(due.len());
+        if left > 0 {
+            due.extend(due_deliveries(db, now, lane, load, urgent, left)?);
+        }
+    }
+    sendable(db, due, now)
+}
+
+fn due_deliveries(
+    db: &mut Db,
+    now: Timestamp,
+    lane: ChannelLane,
+    load: &LaneLoad,
+    urgent: bool,
+    limit: usize,
+) -> Result<Vec<NoticeDelivery>, DbError> {
+    let is_active = channel_rows::state.eq(ChannelState::Active.word());
+    let is_proven = is_active.and(channel_rows::accepted_at.is_not_null()).and(deliveries::attempts.eq(0));
+    let due = deliveries::table
+        .inner_join(channel_rows::table)
+        .filter(deliveries::due_at.le(now))
+        .filter(deliveries::urgent.eq(urgent))
+        .filter(is_proven.eq(lane == ChannelLane::Proven))
+        .filter(deliveries::channel_id.ne_all(&load.channels))
+        .filter(deliveries::user_id.ne_all(&load.users))
+        .filter(channel_rows::host.ne_all(&load.hosts));
+    Ok(due
+        .order(deliveries::due_at)
+        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+        .select(NoticeDelivery::as_select())
+        .load(db)?)
+}
+
+fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<DueMessages, DbError> {
+    if due.is_empty() {
+        return Ok(DueMessages::default());
+    }
+    let keys: BTreeSet<NoticeKey> = due.iter().map(NoticeDelivery::key).collect();
+    let rows = notice_subjects::rows(db, &keys)?;
+    let concerns = notice_subjects::concerns(db, &rows, now)?;
+    let notices: HashMap<NoticeKey, NoticeRow> = rows.into_iter().map(|row| (row.key(), row)).collect();
+    let ids: Vec<&str> = due.iter().map(|delivery| delivery.channel_id.as_str()).collect();
+    let channels = channels::get_all(db, &ids)?;
+    let channels: HashMap<String, StoredChannel> =
+        channels.into_iter().map(|channel| (channel.id.clone(), channel)).collect();
+    let servers: BTreeSet<&str> = notices.values().map(|notice| notice.server_id.as_str()).collect();
+    let servers: HashMap<ServerId, PairedServer> =
+        paired_servers::get_all(db, &servers)?.into_iter().map(|server| (server.id.clone(), server)).collect();
+    let mut messages = DueMessages::default();
+    for delivery in due {
+        let key = delivery.key();
+        let concern = concerns.get(&key);
+        let channel = channels.get(&delivery.channel_id);
+        let server = notices.get(&key).and_then(|notice| servers.get(&ServerId::from(notice.server_id.as_str())));
+        match (concern, channel, server) {
+            (Some(NoticeConcern { subject, role }), Some(channel), Some(server)) => {
+                let (channel, subject) = (channel.clone(), subject.clone());
+                let server_name = server.name_for(*role).to_owned();
+                messages.sendable.push(SendableMessage {
+                    delivery,
+                    channel,
+                    server: server.id.clone(),
+                    server_name,
+                    subject,
+                });
+            }
+            _ => messages.over.push(delivery.id),
+        }
+    }
+    Ok(messages)
+}
+
+/// Cancels these messages, as far as they still wait.
+pub fn cancel(db: &mut Db, ids: &[String], now: Timestamp) -> Result<(), DbError> {
+    let waiting = deliveries::table.filter(deliveries::id.eq_any(ids)).filter(deliveries::due_at.is_not_null());
+    diesel::update(waiting).set(DeliveryEnd::new(NoticeDeliveryState::Cancelled, now)).execute(db)?;
+    Ok(())
+}

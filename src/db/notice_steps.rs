@@ -1,0 +1,251 @@
+//! The steps of notices: which channels are tried, and when the next ones are. In batches: an alarm of many users is a few
+//! statements, not some for each of them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{
+        alarm_rules::{self, StoredRules},
+        channels,
+        engine::{error::DbError, pool::Db},
+        notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},
+        notices::{DeliveryEnd, NoticeDeliveryState, NoticeKey},
+        schema::{deliveries, notices},
+    },
+    domain::{
+        channel::ChannelKind,
+        escalation::{AlarmRules, EscalationRound, FIRST_WITHIN},
+        ids::ChannelId,
+        notice_step::{DueNotice, NoticeStep},
+        time::Timestamp,
+    },
+};
+
+/// The steps that were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepsMade {
+    /// Notices whose step was due.
+    pub notices: usize,
+    /// Messages that were queued.
+    pub queued: usize,
+    /// Notices whose rules cannot be read: the default was used.
+    pub unreadable: Vec<NoticeKey>,
+}
+
+/// A message that was queued before.
+#[derive(Clone, Debug, Queryable, Selectable)]
+#[diesel(table_name = deliveries)]
+struct KnownMessage {
+    id: String,
+    incident_id: String,
+    user_id: String,
+    channel_id: String,
+    round: i32,
+    due_at: Option<Timestamp>,
+}
+
+/// A message to queue, or one that is not sent.
+#[derive(Insertable)]
+#[diesel(table_name = deliveries)]
+struct NewMessage<'a> {
+    id: String,
+    incident_id: &'a str,
+    user_id: &'a str,
+    channel_id: &'a str,
+    round: i32,
+    state: &'static str,
+    attempts: i32,
+    queued_at: Timestamp,
+    due_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    urgent: bool,
+}
+
+/// Everything that decides about the steps of a batch.
+struct StepFacts {
+    rules: StoredRules,
+    channels: HashMap<String, Vec<(ChannelId, ChannelKind)>>,
+    known: HashMap<NoticeKey, Vec<KnownMessage>>,
+}
+
+/// Makes the steps that are due, at most this many: those of raids first, the longest due first. Queues a message for each
+/// of their channels. Call it in a transaction.
+pub fn make_due(db: &mut Db, now: Timestamp, limit: i64, new_id: impl Fn() -> String) -> Result<StepsMade, DbError> {
+    let due = due(db, now, limit)?;
+    let concerns = notice_subjects::concerns(db, &due, now)?;
+    let mut made = StepsMade { notices: due.len(), ..StepsMade::default() };
+    let (concerned, over): (Vec<&NoticeRow>, Vec<&NoticeRow>) =
+        due.iter().partition(|notice| concerns.contains_key(&notice.key()));
+    for notice in &over {
+        set_next(db, notice, None)?;
+    }
+    suppress_held(db, &over, now, &new_id)?;
+    let facts = StepFacts::read(db, &concerned)?;
+    for notice in concerned {
+        let key = notice.key();
+        let Some(concern) = concerns.get(&key) else { continue };
+        let (step, are_read) = facts.step(notice, concern, now);
+        made.queued += facts.make(db, notice, &concern.subject, &step, now, &new_id)?;
+        if !are_read {
+            made.unreadable.push(key);
+        }
+    }
+    Ok(made)
+}
+
+/// Notes the messages that quiet hours held up until their raid was over: the user sees why nothing came.
+fn suppress_held(db: &mut Db, over: &[&NoticeRow], now: Timestamp, new_id: impl Fn() -> String) -> Result<(), DbError> {
+    let held: Vec<NoticeRow> = over.iter().filter(|notice| notice.is_held()).map(|notice| (*notice).clone()).collect();
+    if held.is_empty() {
+        return Ok(());
+    }
+    // As if no raid were over: without those that their users acknowledged, or may not watch.
+    let concerns = notice_subjects::concerns(db, &held, Timestamp::UNIX_EPOCH)?;
+    let held: Vec<&NoticeRow> = held.iter().collect();
+    let facts = StepFacts::read(db, &held)?;
+    for notice in held {
+        let concern = concerns.get(&notice.key()).filter(|_| facts.known(notice).is_empty());
+        let Some(concern) = concern else { continue };
+        let (NoticeStep::Send { channels, .. }, _) = facts.step(notice, concern, notice.round_at + FIRST_WITHIN) else {
+            continue;
+        };
+        facts.make(db, notice, &concern.subject, &NoticeStep::Suppress { channels }, now, &new_id)?;
+    }
+    Ok(())
+}
+
+fn due(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<NoticeRow>, DbError> {
+    let due = || notices::table.filter(notices::due_at.le(now)).order(notices::due_at).select(NoticeRow::as_select());
+    let mut rows: Vec<NoticeRow> = due().filter(notices::event.is_null()).limit(limit).load(db)?;
+    let left = limit - i64::try_from(rows.len()).unwrap_or(limit);
+    if left > 0 {
+        rows.extend(due().filter(notices::event.is_not_null()).limit(left).load::<NoticeRow>(db)?);
+    }
+    Ok(rows)
+}
+
+/// Stores the round and time of the next step; `None`: nothing more is sent.
+fn set_next(db: &mut Db, notice: &NoticeRow, next: Option<(EscalationRound, Timestamp)>) -> Result<(), DbError> {
+    let row = notices::table.find((notice.incident_id.as_str(), notice.user_id.as_str()));
+    match next {
+        None => diesel::update(row).set(notices::due_at.eq(None::<Timestamp>)).execute(db)?,
+        Some((round, due_at)) => {
+            let next = (
+                notices::round.eq(i32::try_from(round.number).unwrap_or(i32::MAX)),
+                notices::round_at.eq(round.began_at),
+                notices::due_at.eq(due_at),
+            );
+            diesel::update(row).set(next).execute(db)?
+        }
+    };
+    Ok(())
+}
+
+impl StepFacts {
+    fn read(db: &mut Db, notices: &[&NoticeRow]) -> Result<Self, DbError> {
+        let users: BTreeSet<String> = notices.iter().map(|notice| notice.user_id.clone()).collect();
+        let servers: BTreeSet<String> = notices.iter().map(|notice| notice.server_id.clone()).collect();
+        let incidents: BTreeSet<&str> = notices.iter().map(|notice| notice.incident_id.as_str()).collect();
+        let messages: Vec<KnownMessage> = deliveries::table
+            .filter(deliveries::incident_id.eq_any(incidents))
+            .select(KnownMessage::as_select())
+            .load(db)?;
+        let mut known: HashMap<NoticeKey, Vec<KnownMessage>> = HashMap::new();
+        for message in messages {
+            let key = NoticeKey { incident: message.incident_id.clone(), user: message.user_id.as_str().into() };
+            known.entry(key).or_default().push(message);
+        }
+        Ok(Self { rules: alarm_rules::of(db, &servers, &users)?, channels: channels::usable_of(db, &users)?, known })
+    }
+
+    /// The step of a notice; false if its rules cannot be read, and the default was used.
+    fn step(&self, notice: &NoticeRow, concern: &NoticeConcern, now: Timestamp) -> (NoticeStep, bool) {
+        let default = AlarmRules::default();
+        let stored = self.rules.get(&(notice.server_id.clone(), notice.user_id.clone()));
+        let (rules, are_read) = match stored {
+            None => (&default, true),
+            Some(Ok(rules)) => (rules, true),
+            // An alarm that rings by the wrong channel is better than none.
+            Some(Err(_)) => (&default, false),
+        };
+        let tried = self.known(notice).iter().filter(|message| message.round == notice.round);
+        let tried = tried.map(|message| ChannelId::from(message.channel_id.as_str())).collect();
+        let number = u32::try_from(notice.round).unwrap_or_default();
+        let due = DueNotice {
+            kind: concern.subject.kind(),
+            drill: concern.drill(),
+            rules,
+            channels: self.channels.get(&notice.user_id).map_or(&[], Vec::as_slice),
+            tried: &tried,
+            round: EscalationRound { number, began_at: notice.round_at },
+        };
+        (due.step(now), are_read)
+    }
+
+    fn known(&self, notice: &NoticeRow) -> &[KnownMessage] {
+        self.known.get(&notice.key()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Makes the step; returns how many messages were queued.
+    fn make(
+        &self,
+        db: &mut Db,
+        notice: &NoticeRow,
+        subject: &NoticeSubject,
+        step: &NoticeStep,
+        now: Timestamp,
+        new_id: impl Fn() -> String,
+    ) -> Result<usize, DbError> {
+        let (channels, next, is_sent) = match step {
+            NoticeStep::Send { channels, next } => (channels.as_slice(), *next, true),
+            NoticeStep::Suppress { channels } => (channels.as_slice(), None, false),
+            NoticeStep::Hold { round, until } => (&[][..], Some((*round, *until)), true),
+        };
+        self.supersede(db, notice, channels, now)?;
+        let state = if is_sent { NoticeDeliveryState::Queued } else { NoticeDeliveryState::Suppressed };
+        let mut queued = 0;
+        for channel in channels {
+            let new = NewMessage {
+                id: new_id(),
+                incident_id: &notice.incident_id,
+                user_id: &notice.user_id,
+                channel_id: channel.as_str(),
+                round: notice.round,
+                state: state.word(),
+                attempts: 0,
+                // From then on it waits for us.
+                queued_at: notice.due_at.unwrap_or(now),
+                due_at: is_sent.then_some(now),
+                ended_at: (!is_sent).then_some(now),
+                urgent: matches!(subject, NoticeSubject::Raid(_)),
+            };
+            let insert = diesel::insert_into(deliveries::table).values(new).on_conflict_do_nothing();
+            queued += on_backend!(db, |db| insert.execute(db))?;
+        }
+        set_next(db, notice, next)?;
+        Ok(if is_sent { queued } else { 0 })
+    }
+
+    /// Ends the older messages about the incident that wait for these channels: the new ones take their place.
+    fn supersede(
+        &self,
+        db: &mut Db,
+        notice: &NoticeRow,
+        channels: &[ChannelId],
+        now: Timestamp,
+    ) -> Result<(), DbError> {
+        let is_older = |message: &&KnownMessage| {
+            let is_of_step = channels.iter().any(|channel| channel.as_str() == message.channel_id);
+            is_of_step && message.round < notice.round && message.due_at.is_some()
+        };
+        let older: Vec<&str> = self.known(notice).iter().filter(is_older).map(|message| message.id.as_str()).collect();
+        if older.is_empty() {
+            return Ok(());
+        }
+        let ended = DeliveryEnd::new(NoticeDeliveryState::Superseded, now);
+        diesel::update(deliveries::table.filter(deliveries::id.eq_any(older))).set(ended).execute(db)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! Notices as rows, and what each is about.
+
+use std::collections::{BTreeSet, HashMap};
+
+use diesel::prelude::*;
+
+use crate::{
+    db::{
+        access,
+        engine::{error::DbError, pool::Db},
+        incidents::{self, StoredIncident},
+        notices::NoticeKey,
+        schema::notices,
+    },
+    domain::{
+        access::{Action, Role},
+        escalation::QUIET_AFTER,
+        ids::UserId,
+        notice_step::DrillFor,
+        noticed_event::NoticedEvent,
+        time::Timestamp,
+        world_event::EventKind,
+    },
+};
+
+/// A notice.
+#[derive(Clone, Debug, Queryable, Selectable)]
+#[diesel(table_name = notices)]
+pub(in crate::db) struct NoticeRow {
+    pub incident_id: String,
+    pub server_id: String,
+    pub user_id: String,
+    pub opened_at: Timestamp,
+    pub round: i32,
+    pub round_at: Timestamp,
+    pub due_at: Option<Timestamp>,
+    /// [`NoticedEvent`] as JSON; `None`: the notice is about an incident.
+    event: Option<String>,
+}
+
+/// The subject of a notice.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoticeSubject {
+    Raid(Box<StoredIncident>),
+    Event(NoticedEvent),
+}
+
+impl NoticeSubject {
+    /// The kind of event.
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Self::Raid(_) => EventKind::Raid,
+            Self::Event(event) => event.kind,
+        }
+    }
+
+    /// True for a test alarm.
+    fn is_drill(&self) -> bool {
+        matches!(self, Self::Raid(incident) if incident.incident.drill)
+    }
+}
+
+/// A notice that still concerns its user, who has this role at its server.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::db) struct NoticeConcern {
+    pub subject: NoticeSubject,
+    pub role: Role,
+}
+
+impl NoticeConcern {
+    /// The user's part in a test alarm; `None`: it is none.
+    pub(in crate::db) fn drill(&self) -> Option<DrillFor> {
+        let drill = if self.role == Role::Owner { DrillFor::Owner } else { DrillFor::Guest };
+        self.subject.is_drill().then_some(drill)
+    }
+}
+
+impl NoticeRow {
+    /// Its key.
+    pub(in crate::db) fn key(&self) -> NoticeKey {
+        NoticeKey { incident: self.incident_id.clone(), user: self.user_id.as_str().into() }
+    }
+
+    /// True for a raid whose first round waits for the end of quiet hours.
+    pub(in crate::db) fn is_held(&self) -> bool {
+        self.event.is_none() && self.round == 0 && self.round_at > self.opened_at
+    }
+
+    /// The subject, if it still concerns the user: an alarm neither acknowledged nor quiet, or an event of just now.
+    fn subject(&self, incidents: &HashMap<String, StoredIncident>, now: Timestamp) -> Option<NoticeSubject> {
+        match &self.event {
+            None => {
+                let stored = incidents.get(&self.incident_id)?;
+                let is_over = stored.incident.last_at + QUIET_AFTER <= now;
+                let is_acknowledged = stored.incident.acks.contains_key(&UserId::from(self.user_id.as_str()));
+                (!is_over && !is_acknowledged).then(|| NoticeSubject::Raid(stored.clone().into()))
+            }
+            Some(event) => {
+                let event: NoticedEvent = serde_json::from_str(event).ok()?;
+                (event.ts + QUIET_AFTER > now).then_some(NoticeSubject::Event(event))
+            }
+        }
+    }
+}
+
+/// The notices among these that still concern their users.
+pub(in crate::db) fn concerns(
+    db: &mut Db,
+    notices: &[NoticeRow],
+    now: Timestamp,
+) -> Result<HashMap<NoticeKey, NoticeConcern>, DbError> {
+    let users: BTreeSet<String> = notices.iter().map(|notice| notice.user_id.clone()).collect();
+    let servers: BTreeSet<String> = notices.iter().map(|notice| notice.server_id.clone()).collect();
+    let raids = notices.iter().filter(|notice| notice.event.is_none());
+    let raids: BTreeSet<String> = raids.map(|notice| notice.incident_id.clone()).collect();
+    let roles = access::roles(db, &users, &servers)?;
+    let incidents = incidents::get_all(db, &raids)?;
+    let concern = |notice: &NoticeRow| {
+        let role = *roles.get(&(notice.user_id.clone(), notice.server_id.clone()))?;
+        let subject = notice.subject(&incidents, now).filter(|_| role.may(Action::Watch))?;
+        Some((notice.key(), NoticeConcern { subject, role }))
+    };
+    Ok(notices.iter().filter_map(concern).collect())
+}
+
+/// The notices of these keys.
+pub(in crate::db) fn rows(db: &mut Db, keys: &BTreeSet<NoticeKey>) -> Result<Vec<NoticeRow>, DbError> {
+    let incidents: BTreeSet<&str> = keys.iter().map(|key| key.incident.as_str()).collect();
+    let rows: Vec<NoticeRow> =
+        notices::table.filter(notices::incident_id.eq_any(incidents)).select(NoticeRow::as_select()).load(db)?;
+    // Two lists in one statement would be looked up in each combination.
+    Ok(rows.into_iter().filter(|row| keys.contains(&row.key())).collect())
+}

@@ -1,0 +1,278 @@
+//! Notices: one for each incident or event, and user who has a channel. Rows are the queue: a notice has the next step of
+//! its user's rules and when it is due ([`notice_steps`](crate::db::notice_steps)), and each of its deliveries one message
+//! by one channel ([`notice_messages`](crate::db::notice_messages)).
+
+use diesel::prelude::*;
+use utoipa::ToSchema;
+
+use crate::{
+    db::{
+        channels,
+        engine::{error::DbError, pool::Db},
+        schema::{deliveries, notices},
+    },
+    domain::{
+        channel::ChannelFault,
+        escalation::FIRST_WITHIN,
+        ids::{ChannelId, ServerId, UserId},
+        time::Timestamp,
+        words::words,
+    },
+};
+
+words! {
+    /// The state of a delivery.
+    #[derive(ToSchema)]
+    pub enum NoticeDeliveryState {
+        /// Waits for its first or next attempt.
+        Queued = "queued",
+        /// The other side took it.
+        Accepted = "accepted",
+        /// Not taken, and not tried again.
+        Failed = "failed",
+        /// A newer message of the incident takes its place.
+        Superseded = "superseded",
+        /// The user acknowledged, the alarm is quiet, or the user may no longer watch the server.
+        Cancelled = "cancelled",
+        /// Not sent, because of the user's quiet hours.
+        Suppressed = "suppressed",
+    }
+}
+
+/// An incident or event, and a user.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NoticeKey {
+    pub incident: String,
+    pub user: UserId,
+}
+
+/// A message that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = deliveries)]
+pub struct NoticeDelivery {
+    /// Id of all its attempts.
+    pub id: String,
+    pub incident_id: String,
+    pub user_id: String,
+    pub channel_id: String,
+    /// Rounds of the rules before this one.
+    pub round: i32,
+    /// Attempts that failed.
+    pub attempts: i32,
+    /// When it was due first.
+    pub queued_at: Timestamp,
+}
+
+impl NoticeDelivery {
+    /// The notice that it belongs to.
+    pub fn key(&self) -> NoticeKey {
+        NoticeKey { incident: self.incident_id.clone(), user: self.user_id.as_str().into() }
+    }
+}
+
+/// The end of a delivery: nothing of it is due then.
+#[derive(AsChangeset)]
+#[diesel(table_name = deliveries, treat_none_as_null = true)]
+pub(in crate::db) struct DeliveryEnd {
+    state: &'static str,
+    due_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+}
+
+impl DeliveryEnd {
+    /// An end in this state.
+    pub(in crate::db) fn new(state: NoticeDeliveryState, now: Timestamp) -> Self {
+        Self { state: state.word(), due_at: None, ended_at: Some(now) }
+    }
+}
+
+/// An attempt that has ended.
+#[derive(Clone, Debug)]
+pub struct EndedAttempt {
+    pub delivery: NoticeDelivery,
+    /// SHA-256 of the target that it went to, in hex.
+    pub target_hash: String,
+    /// Kind of the channel, a word.
+    pub kind: String,
+    pub outcome: DeliveryOutcome,
+}
+
+/// Outcome of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeliveryOutcome {
+    Accepted {
+        status: u16,
+    },
+    /// With the next attempt, if there is one.
+    Failed {
+        status: Option<u16>,
+        fault: ChannelFault,
+        retry_at: Option<Timestamp>,
+    },
+}
+
+fn row(key: &NoticeKey) -> diesel::dsl::Find<notices::table, (&str, &str)> {
+    notices::table.find((key.incident.as_str(), key.user.as_str()))
+}
+
+/// The server of a notice; `None`: the user has none of this incident.
+pub fn server_of(db: &mut Db, incident: &str, user: &UserId) -> Result<Option<ServerId>, DbError> {
+    let key = NoticeKey { incident: incident.to_owned(), user: user.clone() };
+    let server: Option<String> = row(&key).select(notices::server_id).first(db).optional()?;
+    Ok(server.map(ServerId::from))
+}
+
+/// True if a step is due.
+pub fn is_due(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
+    let due: Option<String> =
+        notices::table.filter(notices::due_at.le(now)).select(notices::incident_id).first(db).optional()?;
+    Ok(due.is_some())
+}
+
+/// Stores the outcomes of attempts, and what follows for their channels. A message that will not get through makes the
+/// next step of its notice due at once. One whose channel has another target meanwhile is still due, to that one.
+pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Result<(), DbError> {
+    let (mut accepted, mut channels) = (Vec::new(), Vec::new());
+    let sent: Vec<(&str, &str)> = ended.iter().map(EndedAttempt::sent_to).collect();
+    let aimed = channels::aimed(db, &sent)?;
+    for attempt in ended.iter().filter(|attempt| aimed.contains(&attempt.delivery.channel_id)) {
+        match &attempt.outcome {
+            DeliveryOutcome::Accepted { status } => {
+                accepted.push((*status, attempt.delivery.id.as_str()));
+                channels.push(attempt.sent_to());
+            }
+            DeliveryOutcome::Failed { status, fault, retry_at } => {
+                note_failed(db, attempt, *status, *fault, *retry_at, now)?;
+            }
+        }
+    }
+    accepted.sort_unstable();
+    for group in accepted.chunk_by(|one, other| one.0 == other.0) {
+        let Some((status, _)) = group.first() else { continue };
+        let ids: Vec<&str> = group.iter().map(|(_, id)| *id).collect();
+        let answer = (deliveries::status.eq(i32::from(*status)), deliveries::reason.eq(None::<String>));
+        diesel::update(deliveries::table.filter(deliveries::id.eq_any(ids)))
+            .set((answer, DeliveryEnd::new(NoticeDeliveryState::Accepted, now)))
+            .execute(db)?;
+    }
+    if channels.is_empty() { Ok(()) } else { channels::note_accepted(db, &channels, now) }
+}
+
+impl EndedAttempt {
+    /// The id of its channel, and the target's SHA-256.
+    fn sent_to(&self) -> (&str, &str) {
+        (&self.delivery.channel_id, &self.target_hash)
+    }
+}
+
+fn note_failed(
+    db: &mut Db,
+    attempt: &EndedAttempt,
+    status: Option<u16>,
+    fault: ChannelFault,
+    retry_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let delivery = &attempt.delivery;
+    let attempts = delivery.attempts + 1;
+    let failed = (
+        deliveries::attempts.eq(attempts),
+        deliveries::status.eq(status.map(i32::from)),
+        deliveries::reason.eq(fault.word()),
+    );
+    // One that was superseded or cancelled meanwhile stays so.
+    let queued = deliveries::table.find(&delivery.id).filter(deliveries::due_at.is_not_null());
+    match retry_at {
+        Some(at) => diesel::update(queued).set((failed, deliveries::due_at.eq(at))).execute(db)?,
+        None => {
+            let ended = DeliveryEnd::new(NoticeDeliveryState::Failed, now);
+            diesel::update(queued).set((failed, ended)).execute(db)?
+        }
+    };
+    channels::note_failure(db, &ChannelId::from(delivery.channel_id.as_str()), &attempt.target_hash, fault, now)?;
+    if attempts == 1 {
+        hasten(db, delivery, now)?;
+    }
+    Ok(())
+}
+
+/// Makes the next step of the round due now.
+fn hasten(db: &mut Db, delivery: &NoticeDelivery, now: Timestamp) -> Result<(), DbError> {
+    let key = delivery.key();
+    let next = row(&key).filter(notices::round.eq(delivery.round)).filter(notices::due_at.gt(now));
+    diesel::update(next).set(notices::due_at.eq(now)).execute(db)?;
+    Ok(())
+}
+
+/// True if a notice was opened later than now: the clock was set back since.
+pub fn are_any_ahead(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
+    let ahead: Option<String> =
+        notices::table.filter(notices::opened_at.gt(now)).select(notices::incident_id).first(db).optional()?;
+    Ok(ahead.is_some())
+}
+
+/// Makes all due that is planned for later, also attempts: after the clock was set back, it would wait for as long as
+/// that. Returns how many notices. Quiet hours are looked at again by each step.
+///
+/// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
+pub fn hasten_all(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
+    let planned = notices::table.filter(notices::due_at.gt(now));
+    // No first step is waited for once more.
+    let began_at = now - FIRST_WITHIN;
+    let hastened =
+        diesel::update(planned).set((notices::due_at.eq(now), notices::round_at.eq(began_at))).execute(db)?;
+    let waiting = deliveries::table.filter(deliveries::due_at.gt(now));
+    diesel::update(waiting).set(deliveries::due_at.eq(now)).execute(db)?;
+    Ok(hastened)
+}
+
+/// Makes notices due of which nothing was sent yet: the user's rules for the server have changed, and each is looked at
+/// by the new ones.
+pub fn hasten_unsent(db: &mut Db, server: &ServerId, user: &UserId, now: Timestamp) -> Result<(), DbError> {
+    let waiting = notices::table
+        .filter(notices::server_id.eq(server.as_str()))
+        .filter(notices::user_id.eq(user.as_str()))
+        .filter(notices::due_at.gt(now));
+    let mut unsent: Vec<String> = waiting.select(notices::incident_id).load(db)?;
+    if unsent.is_empty() {
+        return Ok(());
+    }
+    let of_user = deliveries::table.filter(deliveries::user_id.eq(user.as_str()));
+    let sent = of_user.filter(deliveries::incident_id.eq_any(&unsent)).select(deliveries::incident_id);
+    let sent: Vec<String> = sent.load(db)?;
+    unsent.retain(|incident| !sent.contains(incident));
+    let hastened =
+        notices::table.filter(notices::user_id.eq(user.as_str())).filter(notices::incident_id.eq_any(unsent));
+    diesel::update(hastened).set(notices::due_at.eq(now)).execute(db)?;
+    Ok(())
+}
+
+/// Deletes a batch of the notices before this time, and their messages; returns how many notices.
+pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
+    Ok(purge_oldest!(db, notices, opened_at, before))
+}
+
+/// Messages that wait, for operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingNotices {
+    /// Number of messages that are queued or tried again.
+    pub messages: i64,
+    /// When the oldest of them was due first.
+    pub oldest: Option<Timestamp>,
+    /// When the step or the first attempt was due that has waited longest; in the future if none is overdue.
+    pub due_since: Option<Timestamp>,
+}
+
+/// Figures of all that waits to be sent.
+pub fn waiting(db: &mut Db) -> Result<WaitingNotices, DbError> {
+    use diesel::dsl::{count_star, min};
+    let waiting = deliveries::table.filter(deliveries::due_at.is_not_null());
+    let (messages, oldest) = waiting.select((count_star(), min(deliveries::queued_at))).first(db)?;
+    let untried: Option<Timestamp> =
+        waiting.filter(deliveries::attempts.eq(0)).select(min(deliveries::due_at)).first(db)?;
+    let step: Option<Timestamp> = notices::table.select(min(notices::due_at)).first(db)?;
+    Ok(WaitingNotices { messages, oldest, due_since: untried.into_iter().chain(step).min() })
+}
+
+#[cfg(test)]
+mod tests;
