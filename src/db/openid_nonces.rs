@@ -12,11 +12,7 @@ use crate::{
 
 /// Stores the nonce; false when it was used before.
 pub fn insert(db: &mut Db, endpoint: &str, nonce: &str, now: Timestamp) -> Result<bool, DbError> {
-    let row = (
-        openid_nonces::endpoint.eq(endpoint),
-        openid_nonces::nonce.eq(nonce),
-        openid_nonces::seen_at.eq(now.naive_utc()),
-    );
+    let row = (openid_nonces::endpoint.eq(endpoint), openid_nonces::nonce.eq(nonce), openid_nonces::seen_at.eq(now));
     let insert = diesel::insert_into(openid_nonces::table).values(row).on_conflict_do_nothing();
     Ok(on_backend!(db, |db| insert.execute(db))? == 1)
 }

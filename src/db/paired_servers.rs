@@ -1,15 +1,12 @@
 //! Paired game servers: one row per owner, game server and player.
 
+use std::collections::BTreeSet;
+
 use diesel::{dsl::exists, prelude::*};
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            stored_monuments,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db, stored_monuments},
         schema::paired_servers,
     },
     domain::{
@@ -17,7 +14,7 @@ use crate::{
         detect::wipe::World,
         ids::{GameServerId, ServerId, UserId},
         monument::Monument,
-        time::{self, Timestamp},
+        time::Timestamp,
     },
 };
 
@@ -45,12 +42,9 @@ pub struct PairedServer {
     pub player_token_sealed: Vec<u8>,
     /// The number of the key that sealed it; 0: sealed before keys were numbered.
     pub key_version: i32,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub updated_at: Timestamp,
     /// When its link was last known to be up.
-    #[diesel(deserialize_as = StoredTimestampOption)]
     pub link_alive_at: Option<Timestamp>,
     /// Counts the changes of address, port, player and token.
     pub credentials_version: i32,
@@ -71,6 +65,11 @@ pub struct SealedToken {
 }
 
 impl PairedServer {
+    /// Fails if its player is no number: it has no link then.
+    pub fn check(&self) -> Result<(), DbError> {
+        self.player_id.parse::<u64>().map(drop).map_err(|_| DbError::malformed("player_id"))
+    }
+
     /// True if the server has no name of its own: its name is its address.
     fn is_unnamed(&self) -> bool {
         let with_port = GameServerId::at(&self.address, self.port);
@@ -129,7 +128,7 @@ impl Baseline {
     pub fn world(self) -> Option<World> {
         let number = |stored: Option<i64>| stored.and_then(|number| u32::try_from(number).ok());
         let world = World {
-            wiped_at: number(self.wipe_time).and_then(time::from_unix),
+            wiped_at: number(self.wipe_time).and_then(Timestamp::from_unix),
             seed: number(self.seed),
             salt: number(self.salt),
             map_size: number(self.map_size),
@@ -188,14 +187,14 @@ pub fn put(db: &mut Db, id: &ServerId, pairing: &StoredPairing, now: Timestamp) 
         paired_servers::player_id.eq(&pairing.player_id),
         paired_servers::player_token_sealed.eq(&pairing.player_token_sealed),
         paired_servers::key_version.eq(pairing.key_version),
-        paired_servers::updated_at.eq(now.naive_utc()),
+        paired_servers::updated_at.eq(now),
     );
     let of_owner = paired_servers::table.find(id.as_str()).filter(paired_servers::owner_id.eq(pairing.owner.as_str()));
     if diesel::update(of_owner).set(changes).execute(db)? == 0 {
         let rest = (
             paired_servers::id.eq(id.as_str()),
             paired_servers::owner_id.eq(pairing.owner.as_str()),
-            paired_servers::created_at.eq(now.naive_utc()),
+            paired_servers::created_at.eq(now),
         );
         diesel::insert_into(paired_servers::table).values((rest, changes)).execute(db)?;
     }
@@ -205,6 +204,19 @@ pub fn put(db: &mut Db, id: &ServerId, pairing: &StoredPairing, now: Timestamp) 
 /// The server, or `NotFound`.
 pub fn get(db: &mut Db, id: &ServerId) -> Result<PairedServer, DbError> {
     Ok(paired_servers::table.find(id.as_str()).select(PairedServer::as_select()).first(db)?)
+}
+
+/// These servers; one that does not exist is absent.
+pub fn get_all(db: &mut Db, ids: &BTreeSet<&str>) -> Result<Vec<PairedServer>, DbError> {
+    Ok(paired_servers::table.filter(paired_servers::id.eq_any(ids)).select(PairedServer::as_select()).load(db)?)
+}
+
+/// All that are paired with the game server at this address.
+pub fn at(db: &mut Db, address: &str, port: u16) -> Result<Vec<PairedServer>, DbError> {
+    let at = paired_servers::table
+        .filter(paired_servers::address.eq(address))
+        .filter(paired_servers::port.eq(i32::from(port)));
+    Ok(at.select(PairedServer::as_select()).load(db)?)
 }
 
 /// The owner's servers, oldest first.
@@ -270,7 +282,7 @@ pub fn set_accepted(db: &mut Db, id: &ServerId, version: i32) -> Result<(), DbEr
 
 /// Stores when the server's link was last known to be up.
 pub fn set_link_alive(db: &mut Db, id: &ServerId, at: Timestamp) -> Result<(), DbError> {
-    let alive = paired_servers::link_alive_at.eq(at.naive_utc());
+    let alive = paired_servers::link_alive_at.eq(at);
     diesel::update(paired_servers::table.find(id.as_str())).set(alive).execute(db)?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         pairing_requests,
         schema::{pairing_codes, users},
     },
@@ -45,7 +45,7 @@ pub fn issue(
     purge(db, now)?;
     // Locks the user's row: two requests at once could otherwise both see room.
     diesel::update(users::table.find(user.as_str())).set(users::id.eq(users::id)).execute(db)?;
-    let active: Vec<(String, StoredTimestamp)> = pairing_codes::table
+    let active: Vec<(String, Timestamp)> = pairing_codes::table
         .filter(pairing_codes::user_id.eq(user.as_str()))
         .order(pairing_codes::created_at)
         .select((pairing_codes::code, pairing_codes::created_at))
@@ -54,7 +54,7 @@ pub fn issue(
         diesel::delete(pairing_codes::table.find(code)).execute(db)?;
     }
     // No two of a user are equally old, so that there is always an oldest one.
-    let newest = active.into_iter().last().map(|(_, at)| Timestamp::from(at) + Duration::microseconds(1));
+    let newest = active.into_iter().last().map(|(_, at)| at + Duration::microseconds(1));
     let created_at = newest.map_or(now, |after| after.max(now));
     for _ in 0..DRAWS {
         let code = draw();
@@ -62,8 +62,8 @@ pub fn issue(
             pairing_codes::code.eq(code.as_str()),
             pairing_codes::user_id.eq(user.as_str()),
             pairing_codes::label.eq(label),
-            pairing_codes::created_at.eq(created_at.naive_utc()),
-            pairing_codes::expires_at.eq((now + LIFETIME).naive_utc()),
+            pairing_codes::created_at.eq(created_at),
+            pairing_codes::expires_at.eq(now + LIFETIME),
             pairing_codes::server_id.eq(overlay.as_ref().map(ServerId::as_str)),
             pairing_codes::sections.eq(sections.as_ref()),
             pairing_codes::issued_from.eq(network),
@@ -87,7 +87,7 @@ pub struct TypedCode {
 
 /// The code, unless it was used or has expired.
 pub fn find(db: &mut Db, code: &PairingCode, network: &str, now: Timestamp) -> Result<Option<TypedCode>, DbError> {
-    let live = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now.naive_utc()));
+    let live = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now));
     let issued_from: Option<Option<String>> = live.select(pairing_codes::issued_from).first(db).optional()?;
     let Some(issued_from) = issued_from else { return Ok(None) };
     let at_home = issued_from.as_deref() == Some(network);
@@ -99,7 +99,7 @@ type PurposeRow = (String, Option<String>, Option<String>, Option<String>);
 
 /// Deletes the code and returns what it was issued for; `None` when it was used or has expired.
 pub fn take(db: &mut Db, code: &PairingCode, now: Timestamp) -> Result<Option<CodePurpose>, DbError> {
-    let code = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now.naive_utc()));
+    let code = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now));
     let purpose = (pairing_codes::user_id, pairing_codes::label, pairing_codes::server_id, pairing_codes::sections);
     let taken: Option<PurposeRow> = diesel::delete(code).returning(purpose).get_result(db).optional()?;
     Ok(taken.map(|(user, label, server, sections)| {

@@ -5,7 +5,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::{pairing_codes, pairing_requests},
     },
     domain::{
@@ -16,10 +16,9 @@ use crate::{
 };
 
 /// Id, label and expiry of its code, network, when it asked, and whether it was confirmed.
-type RequestRow = (String, Option<String>, StoredTimestamp, String, StoredTimestamp, bool);
+type RequestRow = (String, Option<String>, Timestamp, String, Timestamp, bool);
 
 fn of_row((id, label, expires_at, network, requested_at, confirmed): RequestRow) -> ConfirmationRequest {
-    let (requested_at, expires_at) = (requested_at.into(), expires_at.into());
     ConfirmationRequest { id, label, network, requested_at, expires_at, confirmed }
 }
 
@@ -36,8 +35,8 @@ pub fn ask(
     now: Timestamp,
 ) -> Result<Option<(UserId, ConfirmationRequest)>, DbError> {
     // Locks the code: it neither ends meanwhile, nor is it asked for twice at once.
-    let live = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now.naive_utc()));
-    let live: Option<(String, Option<String>, StoredTimestamp)> = diesel::update(live)
+    let live = pairing_codes::table.find(code.as_str()).filter(pairing_codes::expires_at.gt(now));
+    let live: Option<(String, Option<String>, Timestamp)> = diesel::update(live)
         .set(pairing_codes::code.eq(pairing_codes::code))
         .returning((pairing_codes::user_id, pairing_codes::label, pairing_codes::expires_at))
         .get_result(db)
@@ -60,10 +59,10 @@ pub fn ask(
             pairing_requests::id.eq(new_id),
             pairing_requests::code.eq(code.as_str()),
             pairing_requests::network.eq(network),
-            pairing_requests::requested_at.eq(now.naive_utc()),
+            pairing_requests::requested_at.eq(now),
         ))
         .execute(db)?;
-    let (id, network, expires_at) = (new_id.to_owned(), network.to_owned(), expires_at.into());
+    let (id, network, expires_at) = (new_id.to_owned(), network.to_owned(), expires_at);
     let request = ConfirmationRequest { id, label, network, requested_at: now, expires_at, confirmed: false };
     Ok(Some((UserId::from(user), request)))
 }
@@ -73,7 +72,7 @@ pub fn list(db: &mut Db, user: &UserId, now: Timestamp) -> Result<Vec<Confirmati
     let rows: Vec<RequestRow> = pairing_requests::table
         .inner_join(pairing_codes::table)
         .filter(pairing_codes::user_id.eq(user.as_str()))
-        .filter(pairing_codes::expires_at.gt(now.naive_utc()))
+        .filter(pairing_codes::expires_at.gt(now))
         .order((pairing_requests::requested_at, pairing_requests::id))
         .select((
             pairing_requests::id,
@@ -91,10 +90,10 @@ pub fn list(db: &mut Db, user: &UserId, now: Timestamp) -> Result<Vec<Confirmati
 pub fn confirm(db: &mut Db, user: &UserId, id: &str, now: Timestamp) -> Result<bool, DbError> {
     let of_user = pairing_codes::table
         .filter(pairing_codes::user_id.eq(user.as_str()))
-        .filter(pairing_codes::expires_at.gt(now.naive_utc()))
+        .filter(pairing_codes::expires_at.gt(now))
         .select(pairing_codes::code);
     let request = pairing_requests::table.find(id).filter(pairing_requests::code.eq_any(of_user));
-    Ok(diesel::update(request).set(pairing_requests::confirmed_at.eq(now.naive_utc())).execute(db)? == 1)
+    Ok(diesel::update(request).set(pairing_requests::confirmed_at.eq(now)).execute(db)? == 1)
 }
 
 /// True when the user of this code has confirmed a device in this network.

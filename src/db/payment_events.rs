@@ -7,11 +7,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         schema::payment_events,
     },
     domain::{
@@ -40,7 +36,7 @@ impl EventState {
         match self {
             Self::Applied => ("applied", None),
             Self::Ignored(reason) => ("ignored", Some(reason)),
-            Self::Parked(reason) => (PARKED, Some(reason.as_str())),
+            Self::Parked(reason) => (PARKED, Some(reason.word())),
         }
     }
 }
@@ -57,10 +53,8 @@ pub struct ShownEvent {
     /// The user named at checkout, or the payer of the charge.
     pub user_hint: Option<String>,
     pub reason: Option<String>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub received_at: Timestamp,
     pub attempts: i32,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     pub next_attempt_at: Option<Timestamp>,
     pub charge_id: Option<String>,
 }
@@ -85,20 +79,20 @@ pub fn record(
 ) -> Result<(), DbError> {
     // A settled event stays so, also when another process has settled it since this one looked.
     let is_parked = payment_events::table.find(id).filter(payment_events::state.eq(PARKED));
-    let known: Option<(i32, Option<chrono::NaiveDateTime>)> = payment_events::table
+    let known: Option<(i32, Option<Timestamp>)> = payment_events::table
         .find(id)
         .select((payment_events::attempts, payment_events::next_attempt_at))
         .first(db)
         .optional()?;
     if let (Some((_, Some(next))), EventState::Parked(reason)) = (known, state)
-        && now.naive_utc() < next
+        && now < next
     {
-        diesel::update(is_parked).set(payment_events::reason.eq(reason.as_str())).execute(db)?;
+        diesel::update(is_parked).set(payment_events::reason.eq(reason.word())).execute(db)?;
         return Ok(());
     }
     let is_new = known.is_none();
     let attempts = known.map_or(0, |(attempts, _)| attempts.saturating_add(1));
-    let next = matches!(state, EventState::Parked(_)).then(|| retry_at(attempts, now).naive_utc());
+    let next = matches!(state, EventState::Parked(_)).then(|| retry_at(attempts, now));
     let (state, reason) = state.columns();
     let now_known = (
         payment_events::state.eq(state),
@@ -112,7 +106,7 @@ pub fn record(
         payment_events::subscription_id.eq(about.map(|about| about.id.as_str())),
         payment_events::customer_id.eq(about.and_then(|about| about.customer.as_deref())),
         payment_events::user_hint.eq(about.and_then(|about| about.user.as_deref())),
-        payment_events::received_at.eq(now.naive_utc()),
+        payment_events::received_at.eq(now),
         now_known,
     );
     let insert = diesel::insert_into(payment_events::table).values(row).on_conflict_do_nothing();
@@ -147,8 +141,8 @@ pub fn report(
         payment_events::user_hint.eq(payer.user.map(UserId::as_str)),
         payment_events::charge_id.eq(report.charge.as_deref()),
         payment_events::state.eq(REPORTED),
-        payment_events::reason.eq(report.kind.as_str()),
-        payment_events::received_at.eq(now.naive_utc()),
+        payment_events::reason.eq(report.kind.word()),
+        payment_events::received_at.eq(now),
         payment_events::attempts.eq(0),
     );
     diesel::insert_into(payment_events::table).values(row).execute(db)?;
@@ -163,7 +157,7 @@ pub fn reported(db: &mut Db, before: Option<&Cursor>, limit: usize) -> Result<(u
     let mut newest = reported().order(order).limit(limit as i64).into_boxed();
     if let Some(Cursor { ts, id }) = before {
         // In a form that an index can serve.
-        let (at, received_at) = (ts.naive_utc(), payment_events::received_at);
+        let (at, received_at) = (ts, payment_events::received_at);
         newest = newest.filter(received_at.le(at).and(received_at.lt(at).or(payment_events::id.lt(id))));
     }
     Ok((usize::try_from(count).unwrap_or(usize::MAX), newest.select(ShownEvent::as_select()).load(db)?))
@@ -172,7 +166,7 @@ pub fn reported(db: &mut Db, before: Option<&Cursor>, limit: usize) -> Result<(u
 /// At most `limit` parked events whose turn has come.
 pub fn due(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<ShownEvent>, DbError> {
     let due = payment_events::table
-        .filter(payment_events::next_attempt_at.le(now.naive_utc()))
+        .filter(payment_events::next_attempt_at.le(now))
         .order(payment_events::next_attempt_at)
         .limit(limit)
         .select(ShownEvent::as_select());
@@ -186,11 +180,9 @@ pub fn due(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<ShownEvent>, D
 pub fn claim(db: &mut Db, now: Timestamp) -> Result<Option<ShownEvent>, DbError> {
     while let Some(event) = due(db, 1, now)?.pop() {
         let attempts = event.attempts.saturating_add(1);
-        let is_due = payment_events::table.find(&event.id).filter(payment_events::next_attempt_at.le(now.naive_utc()));
-        let taken = (
-            payment_events::attempts.eq(attempts),
-            payment_events::next_attempt_at.eq(retry_at(attempts, now).naive_utc()),
-        );
+        let is_due = payment_events::table.find(&event.id).filter(payment_events::next_attempt_at.le(now));
+        let taken =
+            (payment_events::attempts.eq(attempts), payment_events::next_attempt_at.eq(retry_at(attempts, now)));
         if diesel::update(is_due).set(taken).execute(db)? == 1 {
             return Ok(Some(event));
         }
@@ -206,7 +198,7 @@ pub fn parked(db: &mut Db, after: Option<&Cursor>, limit: usize) -> Result<(usiz
     let order = (payment_events::received_at, payment_events::id);
     let mut oldest = parked().order(order).limit(limit as i64).into_boxed();
     if let Some(Cursor { ts, id }) = after {
-        let (at, received_at) = (ts.naive_utc(), payment_events::received_at);
+        let (at, received_at) = (ts, payment_events::received_at);
         oldest = oldest.filter(received_at.ge(at).and(received_at.gt(at).or(payment_events::id.gt(id))));
     }
     Ok((usize::try_from(count).unwrap_or(usize::MAX), oldest.select(ShownEvent::as_select()).load(db)?))
@@ -218,7 +210,7 @@ pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     for state in ["applied", "ignored", REPORTED] {
         let ids: Vec<String> = payment_events::table
             .filter(payment_events::state.eq(state))
-            .filter(payment_events::received_at.le(before.naive_utc()))
+            .filter(payment_events::received_at.le(before))
             .order(payment_events::received_at)
             .limit((crate::db::PURGE_BATCH - purged) as i64)
             .select(payment_events::id)

@@ -18,14 +18,14 @@ use crate::{
         customers_to_end::{self, CustomerTurn},
         engine::{error::DbError, pool::Db},
         schema::{
-            active_days, api_tokens, beta_testers, chat_link_codes, chat_links, erased_customers, guests,
-            helper_devices, idempotency_keys, incident_acks, incidents, map_notes, paired_servers, payment_customers,
-            payment_events, sessions, store_versions, subscriptions, tracked_players, users, wiki_versions,
+            active_days, beta_testers, chat_link_codes, chat_links, erased_customers, guests, idempotency_keys,
+            incident_acks, incidents, map_notes, paired_servers, payment_customers, payment_events, store_versions,
+            subscriptions, tracked_players, users, wiki_versions,
         },
         users::{self as accounts, User},
     },
     domain::{
-        ids::{ApiTokenId, HelperDeviceId, ServerId, SessionId, UserId},
+        ids::{ServerId, UserId},
         time::Timestamp,
     },
 };
@@ -91,7 +91,7 @@ const fn rows(
 
 /// All lists. Secrets, sealed or hashed, are in none.
 #[rustfmt::skip]
-pub const PERSONAL_DATA: [PersonalRows; 36] = [
+pub const PERSONAL_DATA: [PersonalRows; 46] = [
     rows("profile", "users", &[RowsOf::User("id = {owner}")], &["id"], &["id", "platform_id", "display_name", "avatar_url", "time_zone", "locale", "created_at:time", "last_seen_at:time"]),
     rows("sessions", "sessions", OF_USER, &["id"], &["created_at:time", "last_seen_at:time", "expires_at:time"]),
     rows("activeDays", "active_days", OF_USER, &["day:time"], &["day:time"]),
@@ -100,8 +100,13 @@ pub const PERSONAL_DATA: [PersonalRows; 36] = [
     rows("pairingCodes", "pairing_codes", OF_USER, &["code"], &["label", "server_id", "sections", "issued_from", "created_at:time", "expires_at:time"]),
     rows("helperDevices", "helper_devices", OF_USER, &["id"], &["id", "label", "server_id", "sections", "created_at:time", "last_used_at:time"]),
     rows("apiTokens", "api_tokens", OF_USER, &["id"], &["id", "label", "scopes", "server_id", "created_at:time", "expires_at:time", "last_used_at:time"]),
+    rows("channels", "channels", OF_USER, &["id"], &["id", "kind", "name", "host", "state", "reason", "failing_since:time", "accepted_at:time", "created_at:time", "failures:number"]),
+    rows("alarmRules", "alarm_rules", OF_USER, &["server_id"], &["server_id", "rules"]),
+    rows("notices", "notices", OF_USER, &["incident_id"], &["incident_id", "server_id", "opened_at:time", "round", "round_at:time", "due_at:time", "event"]),
+    rows("deliveries", "deliveries", OF_USER, &["id"], &["id", "incident_id", "channel_id", "round", "state", "attempts", "queued_at:time", "due_at:time", "status", "reason", "ended_at:time", "urgent:flag"]),
     rows("pushCredentials", "push_credentials", OF_USER, &["user_id"], &["uploaded_at:time", "uploaded_by", "expires_at:time", "proven_at:time", "key_version", "staged_uploaded_at:time", "staged_uploaded_by", "staged_expires_at:time"]),
     rows("pushRefusals", "push_refusals", OF_USER, &["user_id"], &["uploaded_at:time", "uploaded_by", "reason", "refused_at:time", "dismissed:flag"]),
+    rows("pushRegistration", "push_registrations", OF_USER, &["user_id"], &["id", "renew_asked:flag", "renew:flag", "closes_at:time", "step", "fault", "answer", "failures", "key_version", "bundle_at:time", "ends_at:time", "due_at:time"]),
     rows("receivedPushes", "push_seen", OF_USER, &["persistent_id"], &["persistent_id", "received_at:time"]),
     rows("failedPushes", "failed_pushes", OF_USER, &["push_id"], &["push_id", "attempts", "reason", "content", "failed_at:time", "dead:flag"]),
     rows("mapNotes", "map_notes", &[RowsOf::User("author_id = {owner}")], &["server_id", "id"], &["server_id", "id", "source", "x", "y", "category", "label", "created_at:time", "expires_at:time"]),
@@ -118,7 +123,7 @@ pub const PERSONAL_DATA: [PersonalRows; 36] = [
     rows("mergedIncidents", "merged_incidents", &[RowsOf::OwnServers("incident_id IN (SELECT id FROM incidents WHERE server_id = {owner})")], &["id"], &["id", "incident_id"]),
     rows("acknowledgements", "incident_acks", OF_USER, &["incident_id"], &["incident_id", "at:time"]),
     rows("timeline", "timeline", &[RowsOf::User("user_id = {owner}"), RowsOf::OwnServers("server_id = {owner}")], &["ts:time", "id"], &["id", "server_id", "kind", "action", "ts:time", "grid", "x", "y", "title", "data:json"]),
-    rows("chatLines", "chat_lines", OF_OWN_SERVER, &["id"], &["server_id", "id", "said_at:time", "author", "text"]),
+    rows("chatLines", "chat_lines", OF_OWN_SERVER, &["id"], &["server_id", "id", "said_at:time", "author", "author_id", "text"]),
     rows("chatLink", "chat_links", OF_USER, &["user_id"], &["chat_user_id", "linked_at:time"]),
     rows("paymentCustomer", "payment_customers", OF_USER, &["user_id"], &["customer_id", "open_checkout"]),
     rows("subscriptions", "subscriptions", OF_USER, &["id"], &["id", "customer_id", "tier", "status", "price", "period_start:time", "period_end:time", "cancel_at_period_end:flag", "lapsed:flag", "started_at:time", "fetched_at:time", "past_due_since:time", "paid_tier", "billing_interval", "ended_unknown:flag"]),
@@ -128,6 +133,11 @@ pub const PERSONAL_DATA: [PersonalRows; 36] = [
     rows("adminActions", "audit", &[RowsOf::User("actor = (SELECT platform_id FROM users WHERE id = {owner})")], &["at:time", "id:number"], &["id", "at:time", "action", "target", "payload:json", "result"]),
     rows("adminActionsAboutMe", "audit", ABOUT_USER, &["id:number"], &["id", "at:time", "action", "payload:json", "result"]),
     rows("pairingRequests", "pairing_requests", &[RowsOf::User("code IN (SELECT code FROM pairing_codes WHERE user_id = {owner})")], &["id"], &["id", "network", "requested_at:time", "confirmed_at:time"]),
+    rows("teamChatSettings", "team_chat_settings", OF_OWN_SERVER, &["server_id"], &["server_id", "settings"]),
+    rows("deviceGroups", "device_groups", OF_OWN_SERVER, &["id"], &["id", "server_id", "name", "command", "devices", "created_at:time"]),
+    rows("spokenAlarms", "spoken_alarms", OF_OWN_SERVER, &["incident_id"], &["incident_id", "server_id", "state", "reason", "queued_at:time", "ended_at:time"]),
+    rows("teamTimers", "team_timers", OF_OWN_SERVER, &["id"], &["id", "server_id", "number", "text", "created_at:time", "ends_at:time"]),
+    rows("switchBacks", "switch_backs", OF_OWN_SERVER, &["device_id"], &["server_id", "device_id", "value:flag", "due_at:time"]),
 ];
 
 #[derive(QueryableByName)]
@@ -287,9 +297,6 @@ fn camel_case(column: &str) -> String {
 /// Traces of an erased user that other parts must be notified of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Erased {
-    pub sessions: Vec<SessionId>,
-    pub helper_devices: Vec<HelperDeviceId>,
-    pub api_tokens: Vec<ApiTokenId>,
     /// Own ones.
     pub servers: Vec<ServerId>,
     /// Servers of which the user was a guest.
@@ -321,10 +328,6 @@ pub fn begin_erasure(db: &mut Db, user: &UserId) -> Result<(), DbError> {
 pub fn erase(db: &mut Db, user: &User, now: Timestamp) -> Result<Erased, DbError> {
     let (id, account) = (user.id.as_str(), user.platform_id.as_str());
     accounts::lock_out(db, &user.id)?;
-    let of_sessions: Vec<String> = sessions::table.filter(sessions::user_id.eq(id)).select(sessions::id).load(db)?;
-    let devices: Vec<String> =
-        helper_devices::table.filter(helper_devices::user_id.eq(id)).select(helper_devices::id).load(db)?;
-    let tokens: Vec<String> = api_tokens::table.filter(api_tokens::user_id.eq(id)).select(api_tokens::id).load(db)?;
     let servers: Vec<String> =
         paired_servers::table.filter(paired_servers::owner_id.eq(id)).select(paired_servers::id).load(db)?;
     let shared: Vec<String> = guests::table.filter(guests::user_id.eq(id)).select(guests::server_id).load(db)?;
@@ -357,9 +360,6 @@ pub fn erase(db: &mut Db, user: &User, now: Timestamp) -> Result<Erased, DbError
         .execute(db)?;
     diesel::delete(users::table.find(id)).execute(db)?;
     Ok(Erased {
-        sessions: of_sessions.into_iter().map(SessionId::from).collect(),
-        helper_devices: devices.into_iter().map(HelperDeviceId::from).collect(),
-        api_tokens: tokens.into_iter().map(ApiTokenId::from).collect(),
         servers: servers.into_iter().map(ServerId::from).collect(),
         shared: shared.into_iter().map(ServerId::from).collect(),
         acknowledged: acknowledged.into_iter().map(ServerId::from).collect(),

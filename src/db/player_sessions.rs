@@ -4,7 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::player_sessions,
     },
     domain::time::Timestamp,
@@ -14,17 +14,15 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = player_sessions)]
 pub struct PastSession {
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub began_at: Timestamp,
     /// When the player was last seen in it.
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub ended_at: Timestamp,
 }
 
 /// Adds a session; one that begins at the same instant is the same.
 pub fn insert(db: &mut Db, player: &str, began_at: Timestamp, ended_at: Timestamp) -> Result<(), DbError> {
-    let ended = player_sessions::ended_at.eq(ended_at.naive_utc());
-    let row = (player_sessions::player_id.eq(player), player_sessions::began_at.eq(began_at.naive_utc()), ended);
+    let ended = player_sessions::ended_at.eq(ended_at);
+    let row = (player_sessions::player_id.eq(player), player_sessions::began_at.eq(began_at), ended);
     let insert = diesel::insert_into(player_sessions::table)
         .values(row)
         .on_conflict((player_sessions::player_id, player_sessions::began_at))

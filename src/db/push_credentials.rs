@@ -7,11 +7,7 @@ use diesel::{dsl::exists, prelude::*};
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         schema::push_credentials,
     },
     domain::{ids::UserId, time::Timestamp},
@@ -25,6 +21,14 @@ pub struct PushCredential {
     /// When the bundle in use last logged in; `None`: not yet.
     pub proven_at: Option<Timestamp>,
     pub staged: Option<SealedBundle>,
+}
+
+impl PushCredential {
+    /// True while the bundle that was uploaded then is in use or staged.
+    pub fn has(&self, uploaded_at: Option<Timestamp>) -> bool {
+        let known = [Some(&self.in_use), self.staged.as_ref()];
+        known.into_iter().flatten().any(|bundle| Some(bundle.uploaded_at) == uploaded_at)
+    }
 }
 
 /// One of the two bundles.
@@ -60,29 +64,24 @@ impl PushCredential {
 /// The row as it is stored; the staged columns are all null or none.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = push_credentials)]
-struct Row {
+pub(in crate::db) struct CredentialRow {
     #[diesel(deserialize_as = String)]
     user_id: UserId,
     sealed: Vec<u8>,
     key_version: i32,
-    #[diesel(deserialize_as = StoredTimestamp)]
     uploaded_at: Timestamp,
     uploaded_by: Option<String>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     expires_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     proven_at: Option<Timestamp>,
     staged_sealed: Option<Vec<u8>>,
     staged_key_version: Option<i32>,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     staged_uploaded_at: Option<Timestamp>,
     staged_uploaded_by: Option<String>,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     staged_expires_at: Option<Timestamp>,
 }
 
-impl From<Row> for PushCredential {
-    fn from(row: Row) -> Self {
+impl From<CredentialRow> for PushCredential {
+    fn from(row: CredentialRow) -> Self {
         let staged = || {
             Some(SealedBundle {
                 sealed: row.staged_sealed?,
@@ -113,9 +112,9 @@ impl From<Row> for PushCredential {
 struct NothingStaged {
     staged_sealed: Option<Vec<u8>>,
     staged_key_version: Option<i32>,
-    staged_uploaded_at: Option<chrono::NaiveDateTime>,
+    staged_uploaded_at: Option<Timestamp>,
     staged_uploaded_by: Option<String>,
-    staged_expires_at: Option<chrono::NaiveDateTime>,
+    staged_expires_at: Option<Timestamp>,
 }
 
 /// Stores an upload: beside a bundle that has proven itself it is staged, otherwise it replaces what is stored.
@@ -127,9 +126,9 @@ pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot
         push_credentials::user_id.eq(user.as_str()),
         push_credentials::sealed.eq(&bundle.sealed),
         push_credentials::key_version.eq(bundle.key_version),
-        push_credentials::uploaded_at.eq(bundle.uploaded_at.naive_utc()),
+        push_credentials::uploaded_at.eq(bundle.uploaded_at),
         push_credentials::uploaded_by.eq(&bundle.uploaded_by),
-        push_credentials::expires_at.eq(bundle.expires_at.naive_utc()),
+        push_credentials::expires_at.eq(bundle.expires_at),
     );
     let insert = diesel::insert_into(push_credentials::table).values(first).on_conflict_do_nothing();
     if on_backend!(db, |db| insert.execute(db))? == 1 {
@@ -146,9 +145,9 @@ pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot
         let staged = (
             push_credentials::staged_sealed.eq(&bundle.sealed),
             push_credentials::staged_key_version.eq(bundle.key_version),
-            push_credentials::staged_uploaded_at.eq(uploaded_at.naive_utc()),
+            push_credentials::staged_uploaded_at.eq(uploaded_at),
             push_credentials::staged_uploaded_by.eq(&bundle.uploaded_by),
-            push_credentials::staged_expires_at.eq(bundle.expires_at.naive_utc()),
+            push_credentials::staged_expires_at.eq(bundle.expires_at),
         );
         diesel::update(row).set(staged).execute(db)?;
         return Ok((Slot::Staged, uploaded_at));
@@ -156,9 +155,9 @@ pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot
     let replaced = (
         push_credentials::sealed.eq(&bundle.sealed),
         push_credentials::key_version.eq(bundle.key_version),
-        push_credentials::uploaded_at.eq(uploaded_at.naive_utc()),
+        push_credentials::uploaded_at.eq(uploaded_at),
         push_credentials::uploaded_by.eq(&bundle.uploaded_by),
-        push_credentials::expires_at.eq(bundle.expires_at.naive_utc()),
+        push_credentials::expires_at.eq(bundle.expires_at),
         NothingStaged::default(),
     );
     diesel::update(row).set(replaced).execute(db)?;
@@ -167,7 +166,7 @@ pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot
 
 /// The user's credential.
 pub fn get(db: &mut Db, user: &UserId) -> Result<Option<PushCredential>, DbError> {
-    let row = push_credentials::table.find(user.as_str()).select(Row::as_select()).first(db).optional()?;
+    let row = push_credentials::table.find(user.as_str()).select(CredentialRow::as_select()).first(db).optional()?;
     Ok(row.map(PushCredential::from))
 }
 
@@ -185,17 +184,24 @@ pub fn delete(db: &mut Db, user: &UserId) -> Result<bool, DbError> {
 
 /// Stores that the bundle in use, uploaded then, has logged in; false when it is no longer the one in use.
 pub fn mark_proven(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: Timestamp) -> Result<bool, DbError> {
-    let row =
-        push_credentials::table.find(user.as_str()).filter(push_credentials::uploaded_at.eq(uploaded_at.naive_utc()));
-    Ok(diesel::update(row).set(push_credentials::proven_at.eq(now.naive_utc())).execute(db)? == 1)
+    let row = push_credentials::table.find(user.as_str()).filter(push_credentials::uploaded_at.eq(uploaded_at));
+    Ok(diesel::update(row).set(push_credentials::proven_at.eq(now)).execute(db)? == 1)
+}
+
+/// Moves the end of the bundle that was uploaded then, in either slot; false when there is none.
+pub fn extend(db: &mut Db, user: &UserId, uploaded_at: Timestamp, expires_at: Timestamp) -> Result<bool, DbError> {
+    let row = push_credentials::table.find(user.as_str());
+    let in_use = row.filter(push_credentials::uploaded_at.eq(uploaded_at));
+    let staged = row.filter(push_credentials::staged_uploaded_at.eq(uploaded_at));
+    let extended = diesel::update(in_use).set(push_credentials::expires_at.eq(expires_at)).execute(db)?
+        + diesel::update(staged).set(push_credentials::staged_expires_at.eq(expires_at)).execute(db)?;
+    Ok(extended > 0)
 }
 
 /// Puts the staged bundle, uploaded then, into use, because it has logged in. False when it is no longer the one
 /// staged.
 pub fn promote_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: Timestamp) -> Result<bool, DbError> {
-    let row = push_credentials::table
-        .find(user.as_str())
-        .filter(push_credentials::staged_uploaded_at.eq(uploaded_at.naive_utc()));
+    let row = push_credentials::table.find(user.as_str()).filter(push_credentials::staged_uploaded_at.eq(uploaded_at));
     // The right-hand sides are the values before the update.
     let promoted = (
         push_credentials::sealed.eq(push_credentials::staged_sealed.assume_not_null()),
@@ -203,7 +209,7 @@ pub fn promote_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: T
         push_credentials::uploaded_at.eq(push_credentials::staged_uploaded_at.assume_not_null()),
         push_credentials::uploaded_by.eq(push_credentials::staged_uploaded_by),
         push_credentials::expires_at.eq(push_credentials::staged_expires_at.assume_not_null()),
-        push_credentials::proven_at.eq(now.naive_utc()),
+        push_credentials::proven_at.eq(now),
         NothingStaged::default(),
     );
     Ok(diesel::update(row).set(promoted).execute(db)? == 1)
@@ -212,9 +218,7 @@ pub fn promote_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: T
 /// Deletes the staged bundle, uploaded then, because it does not work; the one in use stays. False when it is no longer
 /// the one staged.
 pub fn drop_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp) -> Result<bool, DbError> {
-    let row = push_credentials::table
-        .find(user.as_str())
-        .filter(push_credentials::staged_uploaded_at.eq(uploaded_at.naive_utc()));
+    let row = push_credentials::table.find(user.as_str()).filter(push_credentials::staged_uploaded_at.eq(uploaded_at));
     Ok(diesel::update(row).set(NothingStaged::default()).execute(db)? == 1)
 }
 
@@ -264,7 +268,7 @@ pub fn list_older(db: &mut Db, key_version: i32, after: &UserId, limit: usize) -
         .filter(older)
         .order(push_credentials::user_id)
         .limit(limit as i64)
-        .select(Row::as_select())
+        .select(CredentialRow::as_select())
         .load(db)?;
     Ok(rows.into_iter().map(PushCredential::from).collect())
 }
@@ -313,8 +317,8 @@ mod tests {
             assert!(!prove(pool, now(), later(2)), "the first one is no longer in use");
             let delete = || pool.write_blocking(|db| delete(db, &"user".into())).unwrap();
             assert!(delete() && !delete());
-            let nobody = pool.write_blocking(|db| upload(db, &"nobody".into(), &bundle("one", now())));
-            assert!(matches!(nobody, Err(DbError::Conflict)));
+            let refused = pool.write_blocking(|db| upload(db, &"stranger".into(), &bundle("one", now())));
+            assert!(matches!(refused, Err(DbError::Conflict)));
         });
     }
 
@@ -361,6 +365,22 @@ mod tests {
             assert!(drop(second) && !drop(second));
             let row = stored(pool);
             assert_eq!((row.in_use, row.staged), (bundle("one", now()), None));
+        });
+    }
+
+    #[test]
+    fn a_renewed_bundle_has_a_new_end_in_its_slot() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            upload_at(pool, "one", now());
+            prove(pool, now(), later(1));
+            upload_at(pool, "two", later(2));
+            let extend = |at| pool.write_blocking(|db| extend(db, &"user".into(), at, later(99))).unwrap();
+            let ends = || (stored(pool).in_use.expires_at, stored(pool).staged.unwrap().expires_at);
+            assert!(extend(now()) && !extend(later(1)));
+            assert_eq!(ends(), (later(99), later(2) + Duration::days(14)));
+            assert!(extend(later(2)));
+            assert_eq!(ends(), (later(99), later(99)));
         });
     }
 

@@ -4,7 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::push_refusals,
     },
     domain::{credential::RefusalReason, ids::UserId, time::Timestamp},
@@ -25,16 +25,15 @@ pub struct PushRefusal {
 /// refused. Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn put(db: &mut Db, user: &UserId, refusal: &PushRefusal) -> Result<(), DbError> {
     let row = push_refusals::table.find(user.as_str());
-    let refused =
-        (push_refusals::reason.eq(refusal.reason.word()), push_refusals::refused_at.eq(refusal.refused_at.naive_utc()));
-    let same = row.filter(push_refusals::uploaded_at.eq(refusal.uploaded_at.naive_utc()));
+    let refused = (push_refusals::reason.eq(refusal.reason.word()), push_refusals::refused_at.eq(refusal.refused_at));
+    let same = row.filter(push_refusals::uploaded_at.eq(refusal.uploaded_at));
     if diesel::update(same).set(refused).execute(db)? == 1 {
         return Ok(());
     }
     diesel::delete(row).execute(db)?;
     let new = (
         push_refusals::user_id.eq(user.as_str()),
-        push_refusals::uploaded_at.eq(refusal.uploaded_at.naive_utc()),
+        push_refusals::uploaded_at.eq(refusal.uploaded_at),
         push_refusals::uploaded_by.eq(&refusal.uploaded_by),
         push_refusals::dismissed.eq(false),
         refused,
@@ -45,7 +44,7 @@ pub fn put(db: &mut Db, user: &UserId, refusal: &PushRefusal) -> Result<(), DbEr
 
 /// The refusal that the user has not dismissed.
 pub fn get(db: &mut Db, user: &UserId) -> Result<Option<PushRefusal>, DbError> {
-    let row: Option<(StoredTimestamp, Option<String>, String, StoredTimestamp)> = push_refusals::table
+    let row: Option<(Timestamp, Option<String>, String, Timestamp)> = push_refusals::table
         .find(user.as_str())
         .filter(diesel::dsl::not(push_refusals::dismissed))
         .select((
@@ -57,17 +56,17 @@ pub fn get(db: &mut Db, user: &UserId) -> Result<Option<PushRefusal>, DbError> {
         .first(db)
         .optional()?;
     Ok(row.map(|(uploaded_at, uploaded_by, reason, refused_at)| PushRefusal {
-        uploaded_at: uploaded_at.into(),
+        uploaded_at,
         uploaded_by,
         reason: RefusalReason::of(&reason),
-        refused_at: refused_at.into(),
+        refused_at,
     }))
 }
 
 /// A bundle that was uploaded then works: what was refused before, or is the same, is settled.
 pub fn settle(db: &mut Db, user: &UserId, uploaded_at: Timestamp) -> Result<(), DbError> {
     let row = push_refusals::table.find(user.as_str());
-    diesel::delete(row.filter(push_refusals::uploaded_at.le(uploaded_at.naive_utc()))).execute(db)?;
+    diesel::delete(row.filter(push_refusals::uploaded_at.le(uploaded_at))).execute(db)?;
     Ok(())
 }
 

@@ -22,7 +22,7 @@ pub fn insert(db: &mut Db, user: &UserId, persistent_id: &str, now: Timestamp) -
     let row = (
         push_seen::user_id.eq(user.as_str()),
         push_seen::persistent_id.eq(persistent_id),
-        push_seen::received_at.eq(now.naive_utc()),
+        push_seen::received_at.eq(now),
     );
     let insert = diesel::insert_into(push_seen::table).values(row).on_conflict_do_nothing();
     if on_backend!(db, |db| insert.execute(db))? == 0 {

@@ -1,5 +1,7 @@
 //! No statement of the service reads a whole table, but for the two that start everything.
 
+mod channel_queries;
+
 use std::sync::{Arc, Mutex};
 
 use diesel::{
@@ -17,7 +19,7 @@ use crate::{
         audit::{self, AuditPage, AuditPayload, NewAuditEntry},
         beta_testers, chat_lines, chat_links,
         conveyor_rows::{self, ConveyorRow},
-        customers_to_end, daily_counts, edited_items, encryption_keys,
+        customers_to_end, daily_counts, day_speeds, device_groups, edited_items, encryption_keys,
         engine::{pool::Db, write_check},
         guests::{self, InviteKey, Invitee},
         helper_devices,
@@ -27,12 +29,13 @@ use crate::{
         invite_refusals, map_notes, maps, markets, members, openid_nonces, paired_servers, pairing_codes,
         pairing_requests, payment_customers,
         payment_events::{self, EventState, Payer},
-        player_sessions, player_stats_spending, push_credentials, push_seen,
+        player_sessions, player_stats_spending, push_credentials, push_registrations, push_seen,
         refund_attempts::{self, RefundAttempt},
         server_matches, sessions,
         shop_history::{self, HistoryPage},
         shop_watches, shops, smart_devices, stores,
         subscriptions::{self, OwnedSubscription},
+        switch_backs, team_chat_settings, team_timers,
         testing::{self, later, now},
         tiers, timeline,
         tracked_players::{self, NewTrackedPlayer, TrackedPlayerChange},
@@ -40,7 +43,7 @@ use crate::{
     },
     domain::{
         audit::{AdminAction, AuditResult},
-        chat::{ChatLine, KeptLine},
+        chat::{ChatLine, StoredLine},
         ids::UserId,
         image_name::{ImageName, UploadFormat},
         items::ItemEdit,
@@ -136,7 +139,7 @@ fn content_queries(db: &mut Db) {
     images::is_known(db, &name).unwrap();
     assert_eq!(images::release(db, "item:7", now()).unwrap().len(), 1);
     images::unused(db, now(), 9).unwrap();
-    images::doom(db, &name).unwrap();
+    images::mark_for_deletion(db, &name).unwrap();
     images::forget(db, &name).unwrap();
 }
 
@@ -153,8 +156,8 @@ fn every_query(db: &mut Db) {
     map_notes::count(db, &server).unwrap();
     map_notes::replace_game_notes(db, &server, &[]).unwrap();
     map_notes::purge(db, now()).unwrap();
-    let line = ChatLine { author: key.into(), text: key.into(), ts: now() };
-    chat_lines::insert(db, &server, &KeptLine { id: key.into(), line }).unwrap();
+    let line = ChatLine { author: key.into(), author_id: None, text: key.into(), ts: now() };
+    chat_lines::insert(db, &server, &StoredLine { id: key.into(), line }).unwrap();
     chat_lines::list(db, &server, Some(now()), Some(&Cursor { ts: now(), id: key.into() }), 9).unwrap();
     chat_lines::purge(db, now()).unwrap();
     chat_links::issue(db, &key.into(), key, now()).unwrap();
@@ -221,6 +224,7 @@ fn every_query(db: &mut Db) {
     incidents::purge(db, now()).unwrap();
     incidents::tally(db).unwrap();
     incidents::oldest_unheard(db).unwrap();
+    channel_queries::make(db, &user, &server, key);
     incidents::last_heard(db).unwrap();
     push_credentials::count_older(db, 2).unwrap();
     paired_servers::count_older(db, 2).unwrap();
@@ -264,10 +268,25 @@ fn every_query(db: &mut Db) {
     push_credentials::mark_proven(db, &user, now(), now()).unwrap();
     push_credentials::promote_staged(db, &user, now(), now()).unwrap();
     push_credentials::list_older(db, 9, &"".into(), 50).unwrap();
+    push_credentials::extend(db, &user, now(), now()).unwrap();
+    push_registrations::get(db, &user).unwrap();
+    push_registrations::list_due(db, now(), 16).unwrap();
+    push_registrations::list_older(db, 9, "", 50).unwrap();
+    push_registrations::count_older(db, 2).unwrap();
+    push_registrations::purge(db, now()).unwrap();
     push_seen::list(db, &user).unwrap();
     sessions::find(db, &key.into(), now()).unwrap();
     sessions::touch(db, &key.into(), later(100)).unwrap();
     smart_devices::list(db, &server).unwrap();
+    team_chat_settings::get(db, &server).unwrap();
+    device_groups::list(db, &server).unwrap();
+    device_groups::delete(db, &server, key).unwrap();
+    team_timers::list(db, &server).unwrap();
+    team_timers::delete(db, key).unwrap();
+    team_timers::wipe(db, &server, now()).unwrap();
+    switch_backs::list(db, &server).unwrap();
+    switch_backs::delete(db, &server, key).unwrap();
+    day_speeds::get(db, &"a:1".into()).unwrap();
     markets::load(db, &"a:1".into(), now()).unwrap();
     markets::reports(db, &"a:1".into()).unwrap();
     shops::list(db, &"a:1".into(), 7, now()).unwrap();

@@ -7,11 +7,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         schema::refund_attempts,
     },
     domain::time::Timestamp,
@@ -24,15 +20,12 @@ pub struct RefundAttempt {
     /// The entry of the audit log that it was begun.
     pub begun: i64,
     pub charge_id: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub issued_at: Timestamp,
     /// Until then a process is at it.
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub claimed_until: Timestamp,
     /// The entry of the audit log that it is over.
     pub outcome: Option<i64>,
     /// When its end was named to an admin who asked for another refund of the charge.
-    #[diesel(deserialize_as = StoredTimestampOption)]
     pub named_at: Option<Timestamp>,
 }
 
@@ -58,8 +51,8 @@ pub fn insert(db: &mut Db, attempt: &RefundAttempt, payment_intent: Option<&str>
         refund_attempts::begun.eq(begun),
         refund_attempts::charge_id.eq(charge_id),
         refund_attempts::payment_intent_id.eq(payment_intent),
-        refund_attempts::issued_at.eq(issued_at.naive_utc()),
-        refund_attempts::claimed_until.eq(claimed_until.naive_utc()),
+        refund_attempts::issued_at.eq(issued_at),
+        refund_attempts::claimed_until.eq(claimed_until),
     );
     diesel::insert_into(refund_attempts::table).values(row).execute(db)?;
     Ok(())
@@ -69,8 +62,8 @@ pub fn insert(db: &mut Db, attempt: &RefundAttempt, payment_intent: Option<&str>
 pub fn claim(db: &mut Db, begun: i64, before: Timestamp, until: Timestamp) -> Result<bool, DbError> {
     let open = refund_attempts::table
         .find(begun)
-        .filter(refund_attempts::outcome.is_null().and(refund_attempts::claimed_until.eq(before.naive_utc())));
-    let moved = diesel::update(open).set(refund_attempts::claimed_until.eq(until.naive_utc())).execute(db)?;
+        .filter(refund_attempts::outcome.is_null().and(refund_attempts::claimed_until.eq(before)));
+    let moved = diesel::update(open).set(refund_attempts::claimed_until.eq(until)).execute(db)?;
     Ok(moved == 1)
 }
 
@@ -89,20 +82,20 @@ pub fn delete_shown(db: &mut Db, begun: i64) -> Result<(), DbError> {
 
 /// Notes that it was named to an admin who asked for another refund of the charge.
 pub fn name(db: &mut Db, begun: i64, now: Timestamp) -> Result<(), DbError> {
-    let named = refund_attempts::named_at.eq(now.naive_utc());
+    let named = refund_attempts::named_at.eq(now);
     diesel::update(refund_attempts::table.find(begun)).set(named).execute(db)?;
     Ok(())
 }
 
 /// The first `limit` open attempts that no process works on.
 pub fn abandoned(db: &mut Db, limit: i64, now: Timestamp) -> Result<Vec<RefundAttempt>, DbError> {
-    let open = refund_attempts::claimed_until.le(now.naive_utc()).and(refund_attempts::outcome.is_null());
+    let open = refund_attempts::claimed_until.le(now).and(refund_attempts::outcome.is_null());
     let rows = refund_attempts::table.filter(open).order(refund_attempts::claimed_until).limit(limit);
     Ok(rows.select(RefundAttempt::as_select()).load(db)?)
 }
 
 /// Deletes those that are over and were issued until this time; returns how many.
 pub fn purge(db: &mut Db, until: Timestamp) -> Result<usize, DbError> {
-    let over = refund_attempts::issued_at.le(until.naive_utc()).and(refund_attempts::outcome.is_not_null());
+    let over = refund_attempts::issued_at.le(until).and(refund_attempts::outcome.is_not_null());
     Ok(diesel::delete(refund_attempts::table.filter(over)).execute(db)?)
 }

@@ -1,0 +1,65 @@
+//! Queries of channels, and of the messages that wake users.
+
+use crate::{
+    db::{
+        alarm_rules, channels, deliveries,
+        engine::pool::Db,
+        incidents, late_notices, new_event_notices, new_notices, notice_messages, notice_steps, notices,
+        paired_servers, spoken_alarms,
+        testing::{self, now},
+        users,
+    },
+    domain::{
+        channel::ChannelKind,
+        channel_lane::{ChannelLane, LaneLoad},
+        escalation::AlarmRules,
+        ids::{ServerId, UserId},
+        spoken_alarm::{SpokenLine, SpokenState},
+        timeline::TimelineOwner,
+        world_event::EventKind,
+    },
+};
+
+/// Queries of the messages that wake users.
+pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
+    let channel = channels::tests::channel(key, user.as_str(), ChannelKind::Ntfy, key);
+    channels::insert(db, &channel, 9).unwrap().unwrap();
+    let rules = AlarmRules { kinds: [EventKind::Raid, EventKind::Death].into(), ..AlarmRules::default() };
+    alarm_rules::put(db, server, user, &rules).unwrap();
+    channels::list(db, user).unwrap();
+    channels::reachable(db, std::slice::from_ref(user)).unwrap();
+    channels::count_older(db, 2).unwrap();
+    channels::list_older(db, 2, "", 9).unwrap();
+    alarm_rules::get(db, server, user).unwrap();
+    new_notices::open(db, server, key, now()).unwrap();
+    late_notices::open(db, user, now()).unwrap();
+    new_notices::merge(db, key, "other").unwrap();
+    let death = testing::timeline_entry("death", "death", now());
+    new_event_notices::open(db, &TimelineOwner::Server(server.clone()), &death).unwrap();
+    let paired = testing::pairing(user.as_str());
+    assert!(alarm_rules::are_any_at(db, &paired.address, paired.port).unwrap());
+    paired_servers::at(db, key, 1).unwrap();
+    deliveries::list(db, key, user).unwrap();
+    notices::is_due(db, now()).unwrap();
+    notices::are_any_ahead(db, now()).unwrap();
+    notices::hasten_all(db, now()).unwrap();
+    channels::aimed(db, &[(key, key)]).unwrap();
+    notice_steps::make_due(db, now(), 9, || key.to_owned()).unwrap();
+    let name = vec![key.to_owned()];
+    let load = LaneLoad { room: 9, channels: name.clone(), users: name.clone(), hosts: name };
+    for lane in ChannelLane::ALL {
+        notice_messages::due(db, now(), lane, &load).unwrap();
+    }
+    notice_messages::cancel(db, &[key.to_owned()], now()).unwrap();
+    incidents::whole(db, key).unwrap();
+    notices::server_of(db, key, user).unwrap();
+    notices::hasten_unsent(db, server, user, now()).unwrap();
+    let line = SpokenLine { state: SpokenState::Queued, fault: None, queued_at: now(), ended_at: None };
+    spoken_alarms::put(db, server, key, line).unwrap();
+    spoken_alarms::get(db, server, key).unwrap();
+    spoken_alarms::newest(db, server).unwrap();
+    spoken_alarms::purge(db, now()).unwrap();
+    users::find_by_account(db, &key.into()).unwrap();
+    notices::waiting(db).unwrap();
+    notices::purge(db, now()).unwrap();
+}
