@@ -257,6 +257,25 @@ diesel::table! {
 }
 
 diesel::table! {
+    push_registrations (user_id) {
+        user_id -> Text,
+        id -> Text,
+        renew_asked -> Bool,
+        renew -> Bool,
+        closes_at -> Timestamp,
+        step -> Nullable<Text>,
+        fault -> Nullable<Text>,
+        answer -> Nullable<Text>,
+        failures -> Integer,
+        sealed -> Binary,
+        key_version -> Integer,
+        bundle_at -> Nullable<Timestamp>,
+        ends_at -> Nullable<Timestamp>,
+        due_at -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
     push_seen (user_id, persistent_id) {
         user_id -> Text,
         persistent_id -> Text,
@@ -493,6 +512,7 @@ diesel::table! {
         said_at -> Timestamp,
         author -> Text,
         text -> Text,
+        author_id -> Nullable<Text>,
     }
 }
 
@@ -717,14 +737,140 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    team_chat_settings (server_id) {
+        server_id -> Text,
+        settings -> Text,
+    }
+}
+
+diesel::table! {
+    device_groups (id) {
+        id -> Text,
+        server_id -> Text,
+        name -> Text,
+        command -> Nullable<Text>,
+        devices -> Text,
+        created_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    team_timers (id) {
+        id -> Text,
+        server_id -> Text,
+        number -> Integer,
+        text -> Text,
+        created_at -> Timestamp,
+        ends_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    switch_backs (server_id, device_id) {
+        server_id -> Text,
+        device_id -> Text,
+        value -> Bool,
+        due_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    day_speeds (game_server) {
+        game_server -> Text,
+        day -> Nullable<Double>,
+        night -> Nullable<Double>,
+    }
+}
+
+diesel::table! {
+    channels (id) {
+        id -> Text,
+        user_id -> Text,
+        kind -> Text,
+        name -> Text,
+        host -> Text,
+        target_hash -> Text,
+        sealed -> Binary,
+        key_version -> Integer,
+        state -> Text,
+        reason -> Nullable<Text>,
+        failing_since -> Nullable<Timestamp>,
+        accepted_at -> Nullable<Timestamp>,
+        created_at -> Timestamp,
+        failures -> Integer,
+    }
+}
+
+diesel::table! {
+    alarm_rules (server_id, user_id) {
+        server_id -> Text,
+        user_id -> Text,
+        rules -> Text,
+    }
+}
+
+diesel::table! {
+    notices (incident_id, user_id) {
+        incident_id -> Text,
+        server_id -> Text,
+        user_id -> Text,
+        opened_at -> Timestamp,
+        round -> Integer,
+        round_at -> Timestamp,
+        due_at -> Nullable<Timestamp>,
+        event -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    deliveries (id) {
+        id -> Text,
+        incident_id -> Text,
+        user_id -> Text,
+        channel_id -> Text,
+        round -> Integer,
+        state -> Text,
+        attempts -> Integer,
+        queued_at -> Timestamp,
+        due_at -> Nullable<Timestamp>,
+        status -> Nullable<Integer>,
+        reason -> Nullable<Text>,
+        ended_at -> Nullable<Timestamp>,
+        urgent -> Bool,
+    }
+}
+
+diesel::table! {
+    spoken_alarms (incident_id, server_id) {
+        incident_id -> Text,
+        server_id -> Text,
+        state -> Text,
+        reason -> Nullable<Text>,
+        queued_at -> Timestamp,
+        ended_at -> Nullable<Timestamp>,
+    }
+}
+
+diesel::table! {
+    vapid_keys (id) {
+        id -> Text,
+        sealed -> Binary,
+        key_version -> Integer,
+        created_at -> Timestamp,
+    }
+}
+
 diesel::joinable!(incident_acks -> incidents (incident_id));
 diesel::joinable!(guests -> paired_servers (server_id));
 diesel::joinable!(blocked_inviters -> users (blocked_user_id));
 diesel::joinable!(sessions -> users (user_id));
 diesel::joinable!(pairing_requests -> pairing_codes (code));
 diesel::joinable!(paired_servers -> users (owner_id));
+diesel::joinable!(deliveries -> channels (channel_id));
 diesel::joinable!(smart_devices -> paired_servers (server_id));
 diesel::allow_tables_to_appear_in_same_query!(incidents, incident_acks);
+diesel::allow_tables_to_appear_in_same_query!(deliveries, channels);
 diesel::allow_tables_to_appear_in_same_query!(images, image_uses);
 diesel::allow_tables_to_appear_in_same_query!(pairing_requests, pairing_codes);
 diesel::allow_tables_to_appear_in_same_query!(beta_testers, users);

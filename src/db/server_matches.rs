@@ -5,11 +5,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         schema::server_matches,
     },
     domain::{server_match::ServerMatch, time::Timestamp},
@@ -30,12 +26,10 @@ pub struct StoredMatch {
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = server_matches)]
-struct MatchRow {
+pub(in crate::db) struct MatchRow {
     matched: Option<String>,
     names_hidden: bool,
-    #[diesel(deserialize_as = StoredTimestamp)]
     checked_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     polled_at: Option<Timestamp>,
 }
 
@@ -59,7 +53,7 @@ pub fn put(
     now: Timestamp,
 ) -> Result<(), DbError> {
     let matched = matched.map(|matched| serde_json::json!(matched).to_string());
-    let found = (server_matches::matched.eq(matched), server_matches::checked_at.eq(now.naive_utc()));
+    let found = (server_matches::matched.eq(matched), server_matches::checked_at.eq(now));
     let row = (
         server_matches::address.eq(address),
         server_matches::port.eq(i32::from(port)),
@@ -78,7 +72,7 @@ pub fn put(
 /// Records that the players online are known, unless the server hides them.
 pub fn polled(db: &mut Db, address: &str, port: u16, names_hidden: bool, now: Timestamp) -> Result<(), DbError> {
     let row = server_matches::table.find((address, i32::from(port)));
-    let polled = (server_matches::names_hidden.eq(names_hidden), server_matches::polled_at.eq(now.naive_utc()));
+    let polled = (server_matches::names_hidden.eq(names_hidden), server_matches::polled_at.eq(now));
     diesel::update(row).set(polled).execute(db)?;
     Ok(())
 }

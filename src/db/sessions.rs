@@ -1,24 +1,21 @@
 //! Browser sessions. The cookie holds the sealed id and the row everything else, so deleting the row ends every copy.
 
-use chrono::{Duration, NaiveDateTime};
+use chrono::Duration;
 use diesel::prelude::*;
 
 use crate::{
     db::{
         daily_counts,
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::{sessions, users},
     },
     domain::{
         ids::{SessionId, UserId},
+        retention::{IDLE_SESSION, SESSION},
         time::Timestamp,
     },
 };
 
-/// A session ends this long after sign-in at the latest.
-pub const LIFETIME: Duration = Duration::days(30);
-/// A session ends this long after it was last used.
-pub const IDLE_LIFETIME: Duration = Duration::days(14);
 /// The precision of the stored last use.
 const TOUCH_INTERVAL: Duration = Duration::minutes(1);
 
@@ -30,11 +27,8 @@ pub struct Session {
     pub id: SessionId,
     #[diesel(deserialize_as = String)]
     pub user_id: UserId,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub last_seen_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub expires_at: Timestamp,
 }
 
@@ -51,9 +45,9 @@ pub fn insert(db: &mut Db, id: &SessionId, user: &UserId, now: Timestamp) -> Res
         .values((
             sessions::id.eq(id.as_str()),
             sessions::user_id.eq(user.as_str()),
-            sessions::created_at.eq(now.naive_utc()),
-            sessions::last_seen_at.eq(now.naive_utc()),
-            sessions::expires_at.eq((now + LIFETIME).naive_utc()),
+            sessions::created_at.eq(now),
+            sessions::last_seen_at.eq(now),
+            sessions::expires_at.eq(now + SESSION),
         ))
         .execute(db)?;
     Ok(())
@@ -62,7 +56,7 @@ pub fn insert(db: &mut Db, id: &SessionId, user: &UserId, now: Timestamp) -> Res
 /// Filter for sessions that have not ended.
 #[diesel::dsl::auto_type(no_type_alias)]
 fn goes_on(now: Timestamp) -> _ {
-    let (now, idle_since): (NaiveDateTime, NaiveDateTime) = (now.naive_utc(), (now - IDLE_LIFETIME).naive_utc());
+    let (now, idle_since): (Timestamp, Timestamp) = (now, (now - IDLE_SESSION));
     sessions::expires_at.gt(now).and(sessions::last_seen_at.gt(idle_since))
 }
 
@@ -96,15 +90,14 @@ pub fn owners(db: &mut Db, ids: &[SessionId], now: Timestamp) -> Result<Vec<(Ses
 
 /// Stores that the session and its user were seen; writes at most once a minute.
 pub fn touch(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<(), DbError> {
-    let touched = diesel::update(
-        sessions::table.find(id.as_str()).filter(sessions::last_seen_at.le((now - TOUCH_INTERVAL).naive_utc())),
-    )
-    .set(sessions::last_seen_at.eq(now.naive_utc()))
-    .execute(db)?;
+    let touched =
+        diesel::update(sessions::table.find(id.as_str()).filter(sessions::last_seen_at.le(now - TOUCH_INTERVAL)))
+            .set(sessions::last_seen_at.eq(now))
+            .execute(db)?;
     if touched == 1 {
         let user = sessions::table.find(id.as_str()).select(sessions::user_id);
         let user: Vec<String> = diesel::update(users::table.filter(users::id.eq_any(user)))
-            .set(users::last_seen_at.eq(now.naive_utc()))
+            .set(users::last_seen_at.eq(now))
             .returning(users::id)
             .get_results(db)?;
         for user in user {
@@ -156,7 +149,7 @@ pub fn delete_all(db: &mut Db, user: &UserId) -> Result<Vec<SessionId>, DbError>
 /// Deletes a batch of the sessions that have ended; returns how many.
 pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     let over = purge_oldest!(db, sessions, expires_at, now);
-    Ok(over + purge_oldest!(db, sessions, last_seen_at, now - IDLE_LIFETIME))
+    Ok(over + purge_oldest!(db, sessions, last_seen_at, now - IDLE_SESSION))
 }
 
 #[cfg(test)]
@@ -190,13 +183,13 @@ mod tests {
         testing::on_each_database(|pool| {
             begin(pool);
             let before = Duration::microseconds(1);
-            assert!(session_of(pool, now() + IDLE_LIFETIME - before).is_some());
-            assert!(session_of(pool, now() + IDLE_LIFETIME).is_none());
+            assert!(session_of(pool, now() + IDLE_SESSION - before).is_some());
+            assert!(session_of(pool, now() + IDLE_SESSION).is_none());
 
             touch_at(pool, now() + Duration::days(13));
             touch_at(pool, now() + Duration::days(26));
-            assert!(session_of(pool, now() + LIFETIME - before).is_some());
-            assert!(session_of(pool, now() + LIFETIME).is_none());
+            assert!(session_of(pool, now() + SESSION - before).is_some());
+            assert!(session_of(pool, now() + SESSION).is_none());
         });
     }
 
@@ -227,7 +220,7 @@ mod tests {
             assert!(session_of(pool, now()).is_none());
             assert!(!delete());
             pool.write_blocking(|db| insert(db, &"session".into(), &"user".into(), now())).unwrap();
-            assert_eq!(purge_at(now() + IDLE_LIFETIME), 1);
+            assert_eq!(purge_at(now() + IDLE_SESSION), 1);
         });
     }
 
@@ -260,7 +253,7 @@ mod tests {
     fn a_session_needs_a_user_and_two_cannot_share_an_id() {
         testing::on_each_database(|pool| {
             let insert = |user: &str| pool.write_blocking(|db| insert(db, &"session".into(), &user.into(), now()));
-            assert!(matches!(insert("nobody"), Err(DbError::Conflict)));
+            assert!(matches!(insert("stranger"), Err(DbError::Conflict)));
             testing::user(pool, "user");
             insert("user").unwrap();
             assert!(matches!(insert("user"), Err(DbError::Conflict)));

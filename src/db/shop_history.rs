@@ -5,7 +5,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::shop_history,
     },
     domain::{
@@ -27,10 +27,9 @@ pub struct HistoryPage {
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = shop_history)]
-struct HistoryRow {
+pub(in crate::db) struct HistoryRow {
     id: String,
     vendor_id: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     at: Timestamp,
     news: String,
     item_id: i32,
@@ -77,8 +76,8 @@ pub fn insert(
         shop_history::game_server_id.eq(game_server.as_str()),
         shop_history::wipe.eq(wipe),
         shop_history::vendor_id.eq(vendor.to_string()),
-        shop_history::at.eq(at.naive_utc()),
-        shop_history::news.eq(news.as_str()),
+        shop_history::at.eq(at),
+        shop_history::news.eq(news.word()),
         shop_history::item_id.eq(key.item_id),
         shop_history::item_is_blueprint.eq(key.item_is_blueprint),
         shop_history::worn.eq(key.worn),
@@ -112,7 +111,7 @@ pub fn list(
     }
     if let Some(before) = &page.before {
         let at = shop_history::table.find(before).select(shop_history::at).first(db).optional()?;
-        let Some(at): Option<chrono::NaiveDateTime> = at else { return Ok(Vec::new()) };
+        let Some(at): Option<Timestamp> = at else { return Ok(Vec::new()) };
         // In a form that an index can serve.
         let is_older = shop_history::at.lt(at).or(shop_history::id.lt(before.clone()));
         query = query.filter(shop_history::at.le(at).and(is_older));
@@ -184,7 +183,7 @@ mod tests {
     fn news_are_read_as_they_are_written() {
         use OfferChange::*;
         for news in [Listed, PriceChanged, SoldOut, Restocked, Delisted] {
-            assert_eq!(OfferChange::parse(news.as_str()), Some(news));
+            assert_eq!(OfferChange::parse(news.word()), Some(news));
         }
         assert_eq!(OfferChange::parse("opened"), None);
     }

@@ -4,7 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::shop_watches,
     },
     domain::{
@@ -19,7 +19,7 @@ use crate::{
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = shop_watches)]
-struct WatchRow {
+pub(in crate::db) struct WatchRow {
     id: String,
     vendor_id: Option<String>,
     item_id: i32,
@@ -27,7 +27,6 @@ struct WatchRow {
     direction: String,
     expected_price: Option<i32>,
     currency_id: Option<i32>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     created_at: Timestamp,
     version: i32,
     baseline_currency_id: Option<i32>,
@@ -41,7 +40,6 @@ struct WatchRow {
     undercut_by: Option<String>,
     undercut_cost: Option<i32>,
     undercut_quantity: Option<i32>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     as_of: Timestamp,
 }
 
@@ -92,7 +90,7 @@ struct FoundColumns {
     undercut_by: Option<String>,
     undercut_cost: Option<i32>,
     undercut_quantity: Option<i32>,
-    as_of: chrono::NaiveDateTime,
+    as_of: Timestamp,
 }
 
 impl From<&ShopWatch> for FoundColumns {
@@ -102,7 +100,7 @@ impl From<&ShopWatch> for FoundColumns {
             baseline_currency_id: baseline.map(|baseline| baseline.currency_id),
             baseline_cost: baseline.map(|baseline| baseline.price.cost),
             baseline_quantity: baseline.map(|baseline| baseline.price.quantity),
-            state: state.as_str(),
+            state: state.word(),
             found_vendor_id: vendor.map(|vendor| vendor.to_string()),
             cost: price.map(|price| price.cost),
             quantity: price.map(|price| price.quantity),
@@ -110,7 +108,7 @@ impl From<&ShopWatch> for FoundColumns {
             undercut_by: undercut_by.map(|(vendor, _)| vendor.to_string()),
             undercut_cost: undercut_by.map(|(_, price)| price.cost),
             undercut_quantity: undercut_by.map(|(_, price)| price.quantity),
-            as_of: as_of.naive_utc(),
+            as_of: *as_of,
         }
     }
 }
@@ -138,7 +136,7 @@ pub fn insert(db: &mut Db, server: &ServerId, watch: &ShopWatch) -> Result<(), D
         shop_watches::server_id.eq(server.as_str()),
         shop_watches::vendor_id.eq(&watch.vendor),
         shop_watches::item_id.eq(watch.item_id),
-        shop_watches::created_at.eq(watch.created_at.naive_utc()),
+        shop_watches::created_at.eq(watch.created_at),
         wanted(watch),
     );
     diesel::insert_into(shop_watches::table).values((row, FoundColumns::from(watch))).execute(db)?;
@@ -161,8 +159,8 @@ type Wanted = (
 
 fn wanted(watch: &ShopWatch) -> Wanted {
     (
-        shop_watches::side.eq(watch.side.as_str()),
-        shop_watches::direction.eq(watch.direction.as_str()),
+        shop_watches::side.eq(watch.side.word()),
+        shop_watches::direction.eq(watch.direction.word()),
         shop_watches::expected_price.eq(watch.expected_price),
         shop_watches::currency_id.eq(watch.currency_id),
         shop_watches::version.eq(watch.version),

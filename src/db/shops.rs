@@ -4,11 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         schema::shops,
     },
     domain::{
@@ -23,17 +19,14 @@ use crate::{
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = shops)]
-struct ShopRow {
+pub(in crate::db) struct ShopRow {
     vendor_id: String,
     name: String,
     grid: String,
     npc: Option<bool>,
     offers: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     first_seen_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestamp)]
     changed_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     gone_at: Option<Timestamp>,
     returns: i32,
     moved_from: Option<String>,
@@ -63,7 +56,7 @@ impl ShopRow {
 pub fn list(db: &mut Db, game_server: &GameServerId, wipe: i32, gone_since: Timestamp) -> Result<Vec<Shop>, DbError> {
     let of_wipe = shops::table.filter(shops::game_server_id.eq(game_server.as_str())).filter(shops::wipe.eq(wipe));
     let rows = of_wipe
-        .filter(shops::gone_at.is_null().or(shops::gone_at.ge(gone_since.naive_utc())))
+        .filter(shops::gone_at.is_null().or(shops::gone_at.ge(gone_since)))
         .limit((MAX_SHOPS + MAX_GONE) as i64)
         .select(ShopRow::as_select())
         .load(db)?;
@@ -80,8 +73,8 @@ pub fn put(db: &mut Db, game_server: &GameServerId, wipe: i32, shop: &Shop) -> R
         shops::grid.eq(&shop.grid),
         shops::npc.eq(shop.npc),
         shops::offers.eq(offers),
-        shops::changed_at.eq(shop.changed_at.naive_utc()),
-        shops::gone_at.eq(shop.gone_at.map(|at| at.naive_utc())),
+        shops::changed_at.eq(shop.changed_at),
+        shops::gone_at.eq(shop.gone_at),
         shops::returns.eq(i32::try_from(shop.returns).unwrap_or(i32::MAX)),
         shops::moved_from.eq(shop.moved_from.map(|id| id.to_string())),
     );
@@ -89,7 +82,7 @@ pub fn put(db: &mut Db, game_server: &GameServerId, wipe: i32, shop: &Shop) -> R
         shops::game_server_id.eq(game_server.as_str()),
         shops::wipe.eq(wipe),
         shops::vendor_id.eq(shop.id.to_string()),
-        shops::first_seen_at.eq(shop.first_seen_at.naive_utc()),
+        shops::first_seen_at.eq(shop.first_seen_at),
     );
     let put = diesel::insert_into(shops::table)
         .values((first, now.clone()))
@@ -106,7 +99,7 @@ pub fn end(db: &mut Db, game_server: &GameServerId, wipe: i32, at: Timestamp) ->
         .filter(shops::game_server_id.eq(game_server.as_str()))
         .filter(shops::wipe.eq(wipe))
         .filter(shops::gone_at.is_null());
-    diesel::update(there).set(shops::gone_at.eq(at.naive_utc())).execute(db)?;
+    diesel::update(there).set(shops::gone_at.eq(at)).execute(db)?;
     Ok(())
 }
 

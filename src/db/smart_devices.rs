@@ -9,7 +9,7 @@ use diesel::{
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::smart_devices,
     },
     domain::{device::DeviceKind, ids::ServerId, time::Timestamp},
@@ -31,7 +31,6 @@ pub struct SmartDevice {
     pub custom_command: Option<String>,
     pub on_message: Option<String>,
     pub off_message: Option<String>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,
     /// An alarm's, as it was last seen.
     pub last_value: Option<bool>,
@@ -63,29 +62,13 @@ where
     String: FromSql<Text, DB>,
 {
     fn from_sql(bytes: DB::RawValue<'_>) -> deserialize::Result<Self> {
-        Ok(Self(match String::from_sql(bytes)?.as_str() {
-            "switch" => DeviceKind::Switch,
-            "alarm" => DeviceKind::Alarm,
-            "storageMonitor" => DeviceKind::StorageMonitor,
-            "camera" => DeviceKind::Camera,
-            _ => DeviceKind::Unknown,
-        }))
+        Ok(Self(DeviceKind::parse(&String::from_sql(bytes)?).unwrap_or(DeviceKind::Unknown)))
     }
 }
 
 impl From<StoredKind> for DeviceKind {
     fn from(stored: StoredKind) -> Self {
         stored.0
-    }
-}
-
-fn word(kind: DeviceKind) -> &'static str {
-    match kind {
-        DeviceKind::Switch => "switch",
-        DeviceKind::Alarm => "alarm",
-        DeviceKind::StorageMonitor => "storageMonitor",
-        DeviceKind::Camera => "camera",
-        DeviceKind::Unknown => "unknown",
     }
 }
 
@@ -108,11 +91,11 @@ pub fn upsert(
     name: &str,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    let pushed = (smart_devices::kind.eq(word(kind)), smart_devices::name.eq(name));
+    let pushed = (smart_devices::kind.eq(kind.word()), smart_devices::name.eq(name));
     let row = (
         smart_devices::server_id.eq(server.as_str()),
         smart_devices::device_id.eq(device_id),
-        smart_devices::created_at.eq(now.naive_utc()),
+        smart_devices::created_at.eq(now),
         pushed,
     );
     let upsert = diesel::insert_into(smart_devices::table)
@@ -217,7 +200,7 @@ mod tests {
     fn a_stored_kind_is_the_text_of_the_api() {
         use DeviceKind::*;
         for kind in [Switch, Alarm, StorageMonitor, Camera, Unknown] {
-            assert_eq!(serde_json::to_value(kind).unwrap(), word(kind));
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.word());
         }
     }
 

@@ -5,7 +5,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::store_versions,
     },
     domain::{ids::PlatformId, limits::STORE_VERSIONS, stores::StoreName, time::Timestamp},
@@ -19,7 +19,6 @@ pub struct StoreVersion {
     pub bytes: i64,
     /// Digest of the data.
     pub digest: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub written_at: Timestamp,
     /// Platform id.
     pub written_by: String,
@@ -27,20 +26,26 @@ pub struct StoreVersion {
 
 /// The newest version; `None` while the store is as it ships.
 pub fn newest(db: &mut Db, store: StoreName) -> Result<Option<StoreVersion>, DbError> {
-    let newest = store_versions::table.filter(store_versions::name.eq(store.as_str()));
+    let newest = store_versions::table.filter(store_versions::name.eq(store.word()));
     let newest = newest.order(store_versions::version.desc()).select(StoreVersion::as_select());
     Ok(newest.first(db).optional()?)
 }
 
+/// The data of the newest version, JSON text; `None` while the store is as it ships.
+pub fn data(db: &mut Db, store: StoreName) -> Result<Option<String>, DbError> {
+    let newest = store_versions::table.filter(store_versions::name.eq(store.word()));
+    Ok(newest.order(store_versions::version.desc()).select(store_versions::data).first(db).optional()?)
+}
+
 /// The versions that are kept, newest first.
 pub fn versions(db: &mut Db, store: StoreName) -> Result<Vec<StoreVersion>, DbError> {
-    let versions = store_versions::table.filter(store_versions::name.eq(store.as_str()));
+    let versions = store_versions::table.filter(store_versions::name.eq(store.word()));
     Ok(versions.order(store_versions::version.desc()).select(StoreVersion::as_select()).load(db)?)
 }
 
 /// A version with its data, JSON text; `NotFound` if it is not kept.
 pub fn get(db: &mut Db, store: StoreName, version: i64) -> Result<(StoreVersion, String), DbError> {
-    let version = store_versions::table.find((store.as_str(), version));
+    let version = store_versions::table.find((store.word(), version));
     Ok(version.select((StoreVersion::as_select(), store_versions::data)).first(db)?)
 }
 
@@ -63,16 +68,16 @@ pub fn put(
     };
     diesel::insert_into(store_versions::table)
         .values((
-            store_versions::name.eq(store.as_str()),
+            store_versions::name.eq(store.word()),
             store_versions::version.eq(version),
             store_versions::data.eq(data),
             store_versions::bytes.eq(written.bytes),
             store_versions::digest.eq(digest),
-            store_versions::written_at.eq(now.naive_utc()),
+            store_versions::written_at.eq(now),
             store_versions::written_by.eq(by.as_str()),
         ))
         .execute(db)?;
-    let old = store_versions::table.filter(store_versions::name.eq(store.as_str()));
+    let old = store_versions::table.filter(store_versions::name.eq(store.word()));
     diesel::delete(old.filter(store_versions::version.le(version - STORE_VERSIONS))).execute(db)?;
     Ok(written)
 }

@@ -9,11 +9,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         schema::subscriptions,
     },
     domain::{
@@ -26,23 +22,19 @@ use crate::{
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = subscriptions)]
-struct SubscriptionRow {
+pub(in crate::db) struct SubscriptionRow {
     id: String,
     user_id: String,
     customer_id: String,
     tier: Option<String>,
     status: String,
     price: Option<String>,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     period_start: Option<Timestamp>,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     period_end: Option<Timestamp>,
     cancel_at_period_end: bool,
     lapsed: bool,
-    #[diesel(deserialize_as = StoredTimestamp)]
     started_at: Timestamp,
     version: i64,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     past_due_since: Option<Timestamp>,
     paid_tier: Option<String>,
     billing_interval: Option<String>,
@@ -92,14 +84,14 @@ struct SubscriptionColumns<'a> {
     tier: Option<&'static str>,
     status: &'static str,
     price: Option<&'a str>,
-    period_start: Option<chrono::NaiveDateTime>,
-    period_end: Option<chrono::NaiveDateTime>,
+    period_start: Option<Timestamp>,
+    period_end: Option<Timestamp>,
     cancel_at_period_end: bool,
     lapsed: bool,
-    started_at: chrono::NaiveDateTime,
-    fetched_at: chrono::NaiveDateTime,
+    started_at: Timestamp,
+    fetched_at: Timestamp,
     version: i64,
-    past_due_since: Option<chrono::NaiveDateTime>,
+    past_due_since: Option<Timestamp>,
     paid_tier: Option<&'static str>,
     billing_interval: Option<&'static str>,
     ended_unknown: bool,
@@ -160,19 +152,19 @@ pub fn list_for_all(db: &mut Db, users: &[UserId]) -> Result<HashMap<UserId, Vec
 /// The ids of all users with a subscription that entitles to a tier now.
 pub fn entitled(db: &mut Db, now: Timestamp) -> Result<HashSet<String>, DbError> {
     // Most of them: only who has them is read.
-    let running = [SubscriptionStatus::Active, SubscriptionStatus::Trialing].map(SubscriptionStatus::as_str);
-    let heard_of = (now - RENEWAL_LEEWAY).naive_utc();
+    let running = [SubscriptionStatus::Active, SubscriptionStatus::Trialing].map(SubscriptionStatus::word);
+    let heard_of = now - RENEWAL_LEEWAY;
     let running: Vec<String> = subscriptions::table
         .filter(subscriptions::tier.is_not_null())
         .filter(subscriptions::status.eq_any(running))
         .filter(subscriptions::period_end.is_null().or(subscriptions::period_end.gt(heard_of)))
         .select(subscriptions::user_id)
         .load(db)?;
-    let canceled = subscriptions::status.eq(SubscriptionStatus::Canceled.as_str());
-    let past_due = subscriptions::status.eq(SubscriptionStatus::PastDue.as_str());
+    let canceled = subscriptions::status.eq(SubscriptionStatus::Canceled.word());
+    let past_due = subscriptions::status.eq(SubscriptionStatus::PastDue.word());
     let ending: Vec<SubscriptionRow> = subscriptions::table
         .filter(subscriptions::paid_tier.is_not_null())
-        .filter(past_due.or(canceled.and(subscriptions::period_end.gt(now.naive_utc()))))
+        .filter(past_due.or(canceled.and(subscriptions::period_end.gt(now))))
         .select(SubscriptionRow::as_select())
         .load(db)?;
     let ending = ending.into_iter().map(|row| StoredSubscription::from(row).owned);
@@ -192,7 +184,7 @@ pub fn end_unknown(db: &mut Db, id: &str, version: i64) -> Result<bool, DbError>
     let row = subscriptions::table.find(id).filter(subscriptions::version.eq(version));
     let ended = diesel::update(row)
         .set((
-            subscriptions::status.eq(SubscriptionStatus::Canceled.as_str()),
+            subscriptions::status.eq(SubscriptionStatus::Canceled.word()),
             subscriptions::cancel_at_period_end.eq(false),
             subscriptions::lapsed.eq(true),
             subscriptions::ended_unknown.eq(true),
@@ -249,19 +241,19 @@ pub fn put(
     let columns = SubscriptionColumns {
         user_id: user.as_str(),
         customer_id: customer,
-        tier: subscription.tier.map(Tier::as_str),
-        status: subscription.status.as_str(),
+        tier: subscription.tier.map(Tier::word),
+        status: subscription.status.word(),
         price: subscription.price.as_deref(),
-        period_start: subscription.period_start.map(|at| at.naive_utc()),
-        period_end: subscription.period_end.map(|at| at.naive_utc()),
+        period_start: subscription.period_start,
+        period_end: subscription.period_end,
         cancel_at_period_end: subscription.cancel_at_period_end,
         lapsed: subscription.lapsed,
-        started_at: subscription.started_at.naive_utc(),
-        fetched_at: now.naive_utc(),
+        started_at: subscription.started_at,
+        fetched_at: now,
         version: before.unwrap_or(0) + 1,
-        past_due_since: past_due_since.map(|at| at.naive_utc()),
-        paid_tier: paid_tier.map(Tier::as_str),
-        billing_interval: subscription.interval.map(BillingInterval::as_str),
+        past_due_since,
+        paid_tier: paid_tier.map(Tier::word),
+        billing_interval: subscription.interval.map(BillingInterval::word),
         ended_unknown: false,
     };
     let stored = match before {

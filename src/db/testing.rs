@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use chrono::{DateTime, Duration};
+use chrono::Duration;
 use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
 use secrecy::SecretString;
 use url::Url;
@@ -61,15 +61,24 @@ impl Postgres {
         Database::Postgres(SecretString::from(String::from(self.url())))
     }
 
+    /// A connection to the server, and not to this database.
+    pub fn server(&self) -> PgConnection {
+        PgConnection::establish(&self.server).expect("TEST_POSTGRES_URL answers")
+    }
+
+    /// Takes new connections, or refuses them.
+    pub fn admit(&self, admit: bool) {
+        let allow = format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {admit}", self.name);
+        self.server().batch_execute(&allow).expect("it is our own");
+    }
+
     /// Ends all connections and refuses new ones, or takes them again.
     pub fn refuse(&self, refuse: bool) {
-        let name = &self.name;
-        let mut connection = PgConnection::establish(&self.server).expect("TEST_POSTGRES_URL answers");
-        let allow = format!("ALTER DATABASE {name} WITH ALLOW_CONNECTIONS {}", !refuse);
-        connection.batch_execute(&allow).expect("it is our own");
+        self.admit(!refuse);
         if refuse {
+            let name = &self.name;
             let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
-            connection.batch_execute(&end).expect("they are our own");
+            self.server().batch_execute(&end).expect("they are our own");
         }
     }
 
@@ -153,7 +162,7 @@ pub fn on_each_database(test: impl Fn(&Pool)) {
 
 /// An instant with microseconds.
 pub fn now() -> Timestamp {
-    DateTime::from_timestamp_micros(1_800_000_000_123_456).expect("within the calendar")
+    Timestamp::from_timestamp_micros(1_800_000_000_123_456).expect("within the calendar")
 }
 
 /// This many seconds after [`now`].

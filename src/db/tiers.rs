@@ -63,8 +63,7 @@ pub fn used(db: &mut Db, user: &UserId, now: Timestamp) -> Result<TierUse, DbErr
     let own = paired_servers::table.filter(paired_servers::owner_id.eq(user.as_str())).select(paired_servers::id);
     let own: Vec<String> = own.load(db)?;
     let watched: i64 = shop_watches::table.filter(shop_watches::server_id.eq_any(&own)).count().get_result(db)?;
-    let is_open =
-        guests::user_id.is_not_null().or(guests::expires_at.is_null()).or(guests::expires_at.gt(now.naive_utc()));
+    let is_open = guests::user_id.is_not_null().or(guests::expires_at.is_null()).or(guests::expires_at.gt(now));
     let guests_of_servers: Vec<(String, i64)> = guests::table
         .filter(guests::server_id.eq_any(&own))
         .filter(is_open)

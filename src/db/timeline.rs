@@ -6,25 +6,27 @@ use serde_json::{Value, json};
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         incidents::{self, StoredIncident},
-        maps, markets, paired_servers,
-        schema::timeline,
+        maps, markets, new_event_notices, paired_servers,
+        schema::{paired_servers as paired_servers_table, timeline},
     },
     domain::{
-        ids::{GameServerId, ServerId},
-        time::{self, Timestamp},
-        timeline::{Cursor, TimelineEntry, TimelineOwner, TimelinePage},
+        ids::{GameServerId, ServerId, UserId},
+        time::Timestamp,
+        timeline::{Cursor, PUSHED_WITHIN, TimelineEntry, TimelineOwner, TimelinePage},
     },
 };
 
+/// Entries among which the other half of a death or login is looked for.
+const NEAR: usize = 100;
+
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = timeline)]
-struct TimelineRow {
+pub(in crate::db) struct TimelineRow {
     id: String,
     kind: String,
     action: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     ts: Timestamp,
     grid: String,
     x: Option<f64>,
@@ -40,8 +42,40 @@ impl From<TimelineRow> for TimelineEntry {
     }
 }
 
-/// Adds an entry; one with a known id is there already.
+/// Adds an entry; one with a known id is there already. A death or a login that came as a push is one entry with what
+/// the link saw of it, whichever is first. Call it in a transaction.
 pub fn insert(db: &mut Db, owner: &TimelineOwner, entry: &TimelineEntry) -> Result<(), DbError> {
+    let (TimelineOwner::Server(server), Some((_, at))) = (owner, entry.happened()) else {
+        return put_new(db, owner, entry);
+    };
+    if let Db::Pg(db) = db {
+        // Both may come at the same time: the second of them sees the first.
+        paired_servers_table::table.find(server.as_str()).select(paired_servers_table::id).for_update().execute(db)?;
+    }
+    let near = TimelinePage { since: Some(at - PUSHED_WITHIN), before: None, kinds: None, limit: NEAR };
+    let near = of(db, owner, Some(&entry.kind), &near)?;
+    match near.iter().find_map(|known| Some((known, known.joined(entry)?))) {
+        Some((known, joined)) => {
+            delete(db, &known.id)?;
+            put(db, owner, &joined).map(drop)
+        }
+        None => put_new(db, owner, entry),
+    }
+}
+
+/// Adds an entry, and opens its notices if it was not there.
+fn put_new(db: &mut Db, owner: &TimelineOwner, entry: &TimelineEntry) -> Result<(), DbError> {
+    if put(db, owner, entry)? { new_event_notices::open(db, owner, entry) } else { Ok(()) }
+}
+
+fn delete(db: &mut Db, id: &str) -> Result<(), DbError> {
+    let delete = diesel::delete(timeline::table.find(id));
+    on_backend!(db, |db| delete.execute(db))?;
+    Ok(())
+}
+
+/// Adds an entry; false if it was there.
+fn put(db: &mut Db, owner: &TimelineOwner, entry: &TimelineEntry) -> Result<bool, DbError> {
     let (game_server, server, user) = match owner {
         TimelineOwner::GameServer(id) => (Some(id.as_str()), None, None),
         TimelineOwner::Server(id) => (None, Some(id.as_str()), None),
@@ -52,7 +86,7 @@ pub fn insert(db: &mut Db, owner: &TimelineOwner, entry: &TimelineEntry) -> Resu
         timeline::id.eq(&entry.id),
         timeline::kind.eq(&entry.kind),
         timeline::action.eq(&entry.action),
-        timeline::ts.eq(entry.ts.naive_utc()),
+        timeline::ts.eq(entry.ts),
         timeline::grid.eq(&entry.grid),
         timeline::x.eq(entry.x),
         timeline::y.eq(entry.y),
@@ -60,8 +94,7 @@ pub fn insert(db: &mut Db, owner: &TimelineOwner, entry: &TimelineEntry) -> Resu
         timeline::data.eq(serde_json::to_string(&entry.data).expect("a map of JSON")),
     );
     let insert = diesel::insert_into(timeline::table).values(row).on_conflict_do_nothing();
-    on_backend!(db, |db| insert.execute(db))?;
-    Ok(())
+    Ok(on_backend!(db, |db| insert.execute(db))? == 1)
 }
 
 /// The entries of a paired server, newest first: its own, its raids, and those of its game server if its own link was up
@@ -91,6 +124,11 @@ pub fn list(db: &mut Db, server: &ServerId, page: &TimelinePage) -> Result<Vec<T
     Ok(entries)
 }
 
+/// The entries of a user that are of no paired server, newest first.
+pub fn list_of_user(db: &mut Db, user: &UserId, page: &TimelinePage) -> Result<Vec<TimelineEntry>, DbError> {
+    of(db, &TimelineOwner::User(user.clone()), None, page)
+}
+
 fn of(
     db: &mut Db,
     owner: &TimelineOwner,
@@ -107,11 +145,10 @@ fn of(
         query = query.filter(timeline::kind.eq(kind));
     }
     if let Some(since) = page.since {
-        query = query.filter(timeline::ts.ge(since.naive_utc()));
+        query = query.filter(timeline::ts.ge(since));
     }
     if let Some(Cursor { ts, id }) = &page.before {
         // In a form that an index can serve.
-        let ts = ts.naive_utc();
         query = query.filter(timeline::ts.le(ts).and(timeline::ts.lt(ts).or(timeline::id.lt(id))));
     }
     let query = query.order((timeline::ts.desc(), timeline::id.desc())).limit(page.limit as i64);
@@ -126,8 +163,8 @@ fn of_raid(raid: StoredIncident) -> TimelineEntry {
         "alarmId": incident.alarm_id,
         "alarmName": incident.alarm_name,
         "count": incident.count,
-        "lastAt": time::to_wire(incident.last_at),
-        "endedAt": incident.ended_at.map(time::to_wire),
+        "lastAt": incident.last_at.to_wire(),
+        "endedAt": incident.ended_at.map(Timestamp::to_wire),
         "late": incident.late,
     });
     let Value::Object(data) = data else { unreachable!("it is an object") };
@@ -156,6 +193,36 @@ mod tests {
 
     fn page() -> TimelinePage {
         TimelinePage { since: None, before: None, kinds: None, limit: 200 }
+    }
+
+    #[test]
+    fn a_death_is_one_entry_whether_the_push_or_the_link_is_first() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            let owner = TimelineOwner::Server(testing::server(pool, "alice", "a").id);
+            let of_player = |id: &str, action: &str, seconds, data: Value| {
+                let (action, Value::Object(data)) = (action.to_owned(), data) else { unreachable!("it is an object") };
+                TimelineEntry { action, data, ..timeline_entry(id, "death", later(seconds)) }
+            };
+            let died = |id: &str, seconds| of_player(id, "died", seconds, json!({ "steamId": "1", "diedAt": null }));
+            let pushed = |id: &str, by: &str, seconds| {
+                of_player(id, "pushed", seconds, json!({ "steamId": "1", "by": by, "message": "" }))
+            };
+            let stored = [
+                died("1", 0),
+                pushed("2", "Bob", 10),
+                pushed("3", "Carl", 2_000),
+                died("4", 2_010),
+                died("4", 2_010),
+                pushed("5", "Dan", 4_000),
+                died("6", 5_000),
+            ];
+            pool.write_blocking(|db| stored.iter().try_for_each(|entry| insert(db, &owner, entry))).unwrap();
+            let known = pool.read_blocking(|db| list(db, &"a".into(), &page())).unwrap();
+            let known: Vec<_> = known.iter().map(|entry| (entry.id.as_str(), entry.data.get("by"))).collect();
+            let (bob, carl, dan) = (json!("Bob"), json!("Carl"), json!("Dan"));
+            assert_eq!(known, [("6", None), ("5", Some(&dan)), ("4", Some(&carl)), ("1", Some(&bob))]);
+        });
     }
 
     #[test]

@@ -4,11 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        engine::{
-            error::DbError,
-            pool::Db,
-            timestamp::{StoredTimestamp, StoredTimestampOption},
-        },
+        engine::{error::DbError, pool::Db},
         player_sessions,
         schema::tracked_players,
     },
@@ -37,12 +33,9 @@ pub struct TrackedPlayer {
     pub platform_id: Option<String>,
     #[diesel(deserialize_as = String)]
     pub author_id: UserId,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,
     /// When the open session began; `None`: not online, as far as it is known.
-    #[diesel(deserialize_as = StoredTimestampOption)]
     pub online_since: Option<Timestamp>,
-    #[diesel(deserialize_as = StoredTimestampOption)]
     pub last_seen_at: Option<Timestamp>,
     /// Looks since then that did not find the player, in the open session.
     pub missed: i32,
@@ -86,7 +79,7 @@ pub fn insert(db: &mut Db, new: &NewTrackedPlayer, now: Timestamp) -> Result<Tra
         tracked_players::tag.eq(new.tag.as_deref()),
         tracked_players::note.eq(new.note.as_deref()),
         tracked_players::author_id.eq(new.author.as_str()),
-        tracked_players::created_at.eq(now.naive_utc()),
+        tracked_players::created_at.eq(now),
         tracked_players::missed.eq(0),
     );
     diesel::insert_into(tracked_players::table).values(row).execute(db)?;
@@ -155,13 +148,13 @@ pub fn step(db: &mut Db, player: &TrackedPlayer, step: &SessionStep, now: Timest
         && let Some(session) = player.open_session()
     {
         player_sessions::insert(db, &player.id, session.began_at, session.seen_at)?;
-        let ended = (tracked_players::online_since.eq(None::<chrono::NaiveDateTime>), tracked_players::missed.eq(0));
+        let ended = (tracked_players::online_since.eq(None::<Timestamp>), tracked_players::missed.eq(0));
         diesel::update(row()).set(ended).execute(db)?;
     }
     if step.begins {
         let began = (
-            tracked_players::online_since.eq(now.naive_utc()),
-            tracked_players::last_seen_at.eq(now.naive_utc()),
+            tracked_players::online_since.eq(now),
+            tracked_players::last_seen_at.eq(now),
             tracked_players::missed.eq(0),
         );
         diesel::update(row()).set(began).execute(db)?;
@@ -177,7 +170,7 @@ pub fn seen(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<(), DbErro
         .filter(tracked_players::server_id.eq(server.as_str()))
         .filter(tracked_players::online_since.is_not_null())
         .filter(tracked_players::missed.eq(0));
-    diesel::update(online).set(tracked_players::last_seen_at.eq(now.naive_utc())).execute(db)?;
+    diesel::update(online).set(tracked_players::last_seen_at.eq(now)).execute(db)?;
     Ok(())
 }
 

@@ -34,16 +34,16 @@ impl Usage {
     /// As it is now.
     pub fn read(db: &mut Db, now: Timestamp) -> Result<Self, DbError> {
         let mut seen = |days| {
-            let since = (now - TimeDelta::days(days)).naive_utc();
+            let since = now - TimeDelta::days(days);
             members::table.filter(members::last_seen_at.ge(since)).count().get_result(db)
         };
         let seen = [seen(1)?, seen(7)?, seen(30)?];
         let mut with = |status: SubscriptionStatus| {
-            subscriptions::table.filter(subscriptions::status.eq(status.as_str())).count().get_result(db)
+            subscriptions::table.filter(subscriptions::status.eq(status.word())).count().get_result(db)
         };
         let active = with(SubscriptionStatus::Active)?;
         let (trialing, past_due) = (with(SubscriptionStatus::Trialing)?, with(SubscriptionStatus::PastDue)?);
-        let week = (now - TimeDelta::days(7)).naive_utc();
+        let week = now - TimeDelta::days(7);
         let pairings = paired_servers::table.filter(paired_servers::created_at.ge(week)).count().get_result(db)?;
         let (members, days) = (users::count(db)?, daily_counts::days(db, now)?);
         Ok(Self { at: now, members, seen, active, trialing, past_due, pairings, days })

@@ -5,7 +5,7 @@ use diesel::prelude::*;
 use crate::{
     db::{
         daily_counts,
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::users,
         user_search,
     },
@@ -26,9 +26,7 @@ pub struct User {
     pub platform_id: PlatformId,
     pub display_name: String,
     pub avatar_url: Option<String>,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub created_at: Timestamp,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub last_seen_at: Timestamp,
     /// Name in the IANA database.
     pub time_zone: Option<String>,
@@ -65,10 +63,10 @@ pub fn sign_in(
         users::platform_id.eq(platform_id.as_str()),
         users::display_name.eq(profile.map_or(platform_id.as_str(), |profile| &profile.display_name)),
         users::avatar_url.eq(profile.and_then(|profile| profile.avatar_url.as_deref())),
-        users::created_at.eq(now.naive_utc()),
-        users::last_seen_at.eq(now.naive_utc()),
+        users::created_at.eq(now),
+        users::last_seen_at.eq(now),
     );
-    let seen = users::last_seen_at.eq(now.naive_utc());
+    let seen = users::last_seen_at.eq(now);
     let inserted = diesel::insert_into(users::table).values(first).on_conflict(users::platform_id).do_update();
     let user = match profile {
         Some(StoredProfile { display_name, avatar_url }) => {
@@ -142,6 +140,12 @@ pub fn lock_out(db: &mut Db, id: &UserId) -> Result<(), DbError> {
         users::table.find(id.as_str()).select(users::id).for_update().execute(db)?;
     }
     Ok(())
+}
+
+/// The user with this account.
+pub fn find_by_account(db: &mut Db, account: &PlatformId) -> Result<Option<UserId>, DbError> {
+    let user = users::table.filter(users::platform_id.eq(account.as_str())).select(users::id);
+    Ok(user.first::<String>(db).optional()?.map(UserId::from))
 }
 
 /// Number of users.

@@ -1,12 +1,11 @@
 //! The pages of the wiki that admins wrote, changed or deleted: the newest versions of each. What is not here is as the
 //! service ships it.
 
-use chrono::NaiveDateTime;
 use diesel::{dsl::max, prelude::*};
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, timestamp::StoredTimestamp},
+        engine::{error::DbError, pool::Db},
         schema::{wiki_pages, wiki_versions},
     },
     domain::{
@@ -33,7 +32,6 @@ pub struct WikiHead {
 pub struct WikiVersion {
     pub version: i64,
     pub digest: String,
-    #[diesel(deserialize_as = StoredTimestamp)]
     pub written_at: Timestamp,
     /// Platform id.
     pub written_by: String,
@@ -109,7 +107,7 @@ pub fn put(
             wiki_versions::frontmatter.eq(frontmatter),
             wiki_versions::body.eq(&page.body),
             wiki_versions::digest.eq(digest),
-            wiki_versions::written_at.eq(now.naive_utc()),
+            wiki_versions::written_at.eq(now),
             wiki_versions::written_by.eq(by.as_str()),
         ))
         .execute(db)?;
@@ -134,7 +132,7 @@ pub fn oldest_deleted(db: &mut Db) -> Result<Option<WikiSlug>, DbError> {
     let deleted = wiki_pages::table.filter(wiki_pages::place.is_null()).select(wiki_pages::slug);
     let deleted: Vec<String> = deleted.load(db)?;
     let versions = wiki_versions::table.filter(wiki_versions::slug.eq_any(deleted)).group_by(wiki_versions::slug);
-    let newest: Vec<(Option<NaiveDateTime>, String)> =
+    let newest: Vec<(Option<Timestamp>, String)> =
         versions.select((max(wiki_versions::written_at), wiki_versions::slug)).load(db)?;
     Ok(newest.into_iter().min().and_then(|(_, slug)| WikiSlug::parse(&slug)))
 }
