@@ -1,0 +1,118 @@
+//! Lines that are said in a team's chat: within the game's limit, and such that no bot takes them for a command.
+
+use crate::domain::plain_text::plain_text;
+
+/// UTF-16 units of a line, as the game counts; older game servers cut longer ones (protocol §3.3).
+pub const LINE: usize = 128;
+
+/// The text as one line, without tags, without marks in front that might be the prefix of a bot, cut with an ellipsis.
+/// None if nothing is left.
+pub fn line(text: &str) -> Option<String> {
+    let mut plain = plain_text(text, 2 * LINE);
+    // A tag within a tag is one after the first is gone; and marks may hide the tag after them.
+    loop {
+        let inner = plain_text(plain.trim_start_matches(is_mark), 2 * LINE);
+        if inner == plain {
+            break;
+        }
+        plain = inner;
+    }
+    let mut units = 0;
+    let mut cut = None;
+    for (at, character) in plain.char_indices() {
+        if units < LINE {
+            cut = Some(at);
+        }
+        units += character.len_utf16();
+    }
+    if units > LINE {
+        plain.truncate(fitting(&plain, cut.unwrap_or_default()));
+        plain.truncate(plain.trim_end().len());
+        plain.push('…');
+    }
+    (!plain.is_empty()).then_some(plain)
+}
+
+/// The end of the text that leaves room for the ellipsis.
+fn fitting(text: &str, at_most: usize) -> usize {
+    let mut units = 0;
+    for (at, character) in text[..at_most].char_indices() {
+        units += character.len_utf16();
+        if units > LINE - 1 {
+            return at;
+        }
+    }
+    at_most
+}
+
+/// Neither letter, digit nor picture. Bots have other prefixes than ASCII ones, too, and `！` is typed for `!`.
+fn is_mark(character: char) -> bool {
+    let is_picture = matches!(character, '\u{2600}'..='\u{27bf}' | '\u{1f000}'..='\u{1faff}');
+    !character.is_alphanumeric() && !is_picture
+}
+
+/// The texts with commas between, as many as fit with what comes before them.
+pub fn joined(before: &str, texts: impl IntoIterator<Item = String>) -> String {
+    let mut all = before.to_owned();
+    for (place, text) in texts.into_iter().enumerate() {
+        let units = |text: &str| text.encode_utf16().count();
+        if place > 0 && units(&all) + units(&text) + 2 > LINE - 1 {
+            return all + "…";
+        }
+        all += if place > 0 { ", " } else { "" };
+        all += &text;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn units(text: &str) -> usize {
+        text.encode_utf16().count()
+    }
+
+    #[test]
+    fn a_line_never_begins_like_a_command() {
+        assert_eq!(line("!pop").as_deref(), Some("pop"));
+        assert_eq!(line(" <b>!</b>.! <color=#f00>gate</color> is on").as_deref(), Some("gate is on"));
+        assert_eq!(line("!<<b>b>pop").as_deref(), Some("b>pop"));
+        assert_eq!((line("!!!"), line(""), line("<b></b>")), (None, None, None));
+        for hidden in ["！pop", "¡!pop", "\u{ad}!pop", "\u{301}!pop", "\u{2800}!pop", "\u{61c}!pop", "\u{fe0f}!pop"] {
+            assert_eq!(line(hidden).as_deref(), Some("pop"), "{hidden:?}");
+        }
+        assert_eq!(line("✅ gate is on").as_deref(), Some("✅ gate is on"));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_within_the_limit_of_the_game() {
+        assert_eq!(line(&"x".repeat(LINE)).as_deref(), Some(&*"x".repeat(LINE)));
+        assert_eq!(line(&"x".repeat(LINE + 1)).unwrap(), "x".repeat(LINE - 1) + "…");
+        assert_eq!(units(&line(&"😀".repeat(128)).unwrap()), LINE - 1);
+        let many = joined("AFK: ", (0..50).map(|n| format!("Bob {n}m")));
+        assert!(units(&many) <= LINE && many.starts_with("AFK: Bob 0m, Bob 1m") && many.ends_with('…'), "{many}");
+        assert_eq!(joined("", ["a".to_owned(), "b".to_owned()]), "a, b");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_fits_and_is_no_command(text in any::<String>(), marks in "[!-/<>b！¡\u{ad}\u{301}\u{202e}]{0,12}") {
+            if let Some(said) = line(&format!("{marks}{text}")) {
+                prop_assert!(units(&said) <= LINE && said.trim() == said, "{said}");
+                prop_assert!(!said.starts_with(is_mark), "{said}");
+                prop_assert!(!said.chars().any(char::is_control));
+            }
+        }
+
+        #[test]
+        fn a_list_has_all_that_fits(texts in prop::collection::vec("[a-z]{1,40}", 0..20)) {
+            let list = joined("x: ", texts.clone());
+            prop_assert!(units(&list) <= LINE);
+            let whole = format!("x: {}", texts.join(", "));
+            prop_assert!(list == whole || units(&whole) >= LINE);
+        }
+    }
+}
