@@ -4,127 +4,66 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// An action of an admin. The names are stored, and never change their meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdminAction {
-    SignUserOut,
-    DeletePairedServer,
-    /// All paired servers of one user.
-    DeletePairedServers,
-    PutBetaTester,
-    DeleteBetaTester,
-    Refund,
-    /// All subscriptions of one user, from the payment provider.
-    FetchSubscriptions,
-    EndSubscription,
-    RegisterChatCommands,
-    PutStore,
-    RestoreStore,
-    PutItem,
-    DeleteItem,
-    AddConveyorRow,
-    PutConveyorRow,
-    /// The category of several rows.
-    PutConveyorRows,
-    DeleteConveyorRow,
-    UploadImage,
-    PutWikiPage,
-    RestoreWikiPage,
-    DeleteWikiPage,
-    /// An action that this version does not know.
-    Other,
+use crate::domain::words::words;
+
+words! {
+    /// An action of an admin. The names are stored, and never change their meaning.
+    pub enum AdminAction {
+        SignUserOut = "user.sign_out",
+        DeletePairedServer = "paired_server.delete",
+        /// All paired servers of one user.
+        DeletePairedServers = "user.paired_servers.delete",
+        PutBetaTester = "beta_tester.put",
+        DeleteBetaTester = "beta_tester.delete",
+        Refund = "refund",
+        /// All subscriptions of one user, from the payment provider.
+        FetchSubscriptions = "user.subscriptions.fetch",
+        EndSubscription = "subscription.end",
+        RegisterChatCommands = "chat.register_commands",
+        PutStore = "store.put",
+        RestoreStore = "store.restore",
+        PutItem = "item.put",
+        DeleteItem = "item.delete",
+        AddConveyorRow = "conveyor_row.add",
+        PutConveyorRow = "conveyor_row.put",
+        /// The category of several rows.
+        PutConveyorRows = "conveyor_rows.put",
+        DeleteConveyorRow = "conveyor_row.delete",
+        UploadImage = "image.upload",
+        PutWikiPage = "wiki_page.put",
+        RestoreWikiPage = "wiki_page.restore",
+        DeleteWikiPage = "wiki_page.delete",
+        /// An action that this version does not know.
+        Other = "other",
+    }
 }
 
 impl AdminAction {
-    pub const ALL: [Self; 22] = [
-        Self::SignUserOut,
-        Self::DeletePairedServer,
-        Self::DeletePairedServers,
-        Self::PutBetaTester,
-        Self::DeleteBetaTester,
-        Self::Refund,
-        Self::FetchSubscriptions,
-        Self::EndSubscription,
-        Self::RegisterChatCommands,
-        Self::PutStore,
-        Self::RestoreStore,
-        Self::PutItem,
-        Self::DeleteItem,
-        Self::AddConveyorRow,
-        Self::PutConveyorRow,
-        Self::PutConveyorRows,
-        Self::DeleteConveyorRow,
-        Self::UploadImage,
-        Self::PutWikiPage,
-        Self::RestoreWikiPage,
-        Self::DeleteWikiPage,
-        Self::Other,
-    ];
-
-    /// The action that is stored under this name.
-    pub fn parse(text: &str) -> Self {
-        Self::ALL.into_iter().find(|action| action.as_str() == text).unwrap_or(Self::Other)
-    }
-
-    /// As it is stored and sent.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SignUserOut => "user.sign_out",
-            Self::DeletePairedServer => "paired_server.delete",
-            Self::DeletePairedServers => "user.paired_servers.delete",
-            Self::PutBetaTester => "beta_tester.put",
-            Self::DeleteBetaTester => "beta_tester.delete",
-            Self::Refund => "refund",
-            Self::FetchSubscriptions => "user.subscriptions.fetch",
-            Self::EndSubscription => "subscription.end",
-            Self::RegisterChatCommands => "chat.register_commands",
-            Self::PutStore => "store.put",
-            Self::RestoreStore => "store.restore",
-            Self::PutItem => "item.put",
-            Self::DeleteItem => "item.delete",
-            Self::AddConveyorRow => "conveyor_row.add",
-            Self::PutConveyorRow => "conveyor_row.put",
-            Self::PutConveyorRows => "conveyor_rows.put",
-            Self::DeleteConveyorRow => "conveyor_row.delete",
-            Self::UploadImage => "image.upload",
-            Self::PutWikiPage => "wiki_page.put",
-            Self::RestoreWikiPage => "wiki_page.restore",
-            Self::DeleteWikiPage => "wiki_page.delete",
-            Self::Other => "other",
-        }
+    /// The action of a stored word.
+    pub fn stored(word: &str) -> Self {
+        Self::parse(word).unwrap_or(Self::Other)
     }
 }
 
-/// The outcome of an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AuditResult {
-    /// Done in the same transaction, or outside after an entry with `Begun`.
-    Done,
-    /// Something outside of the database is about to be asked; another entry records its outcome.
-    Begun,
-    /// Refused outside, and not done.
-    Failed,
-    /// No outcome was reported. For a refund a further entry follows once the outcome is known.
-    Unknown,
+words! {
+    /// The outcome of an action.
+    #[derive(ToSchema)]
+    pub enum AuditResult {
+        /// Done in the same transaction, or outside after an entry with `Begun`.
+        Done = "done",
+        /// Something outside of the database is about to be asked; another entry records its outcome.
+        Begun = "begun",
+        /// Refused outside, and not done.
+        Failed = "failed",
+        /// No outcome was reported. For a refund a further entry follows once the outcome is known.
+        Unknown = "unknown",
+    }
 }
 
 impl AuditResult {
-    const ALL: [Self; 4] = [Self::Done, Self::Begun, Self::Failed, Self::Unknown];
-
-    /// The result that is stored under this name; `Unknown` for any other text.
-    pub fn parse(text: &str) -> Self {
-        Self::ALL.into_iter().find(|result| result.as_str() == text).unwrap_or(Self::Unknown)
-    }
-
-    /// As it is stored and sent.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Begun => "begun",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-        }
+    /// The result of a stored word; `Unknown` for any other text.
+    pub fn stored(word: &str) -> Self {
+        Self::parse(word).unwrap_or(Self::Unknown)
     }
 }
 
@@ -139,13 +78,13 @@ pub struct Written<T> {
 impl<T> Written<T> {
     /// A write with its change, as admins see it; secrets in the change are blacked out when it is stored.
     pub fn new(value: T, before: impl Serialize, after: impl Serialize) -> Self {
-        Self { value, before: told(before), after: told(after) }
+        Self { value, before: to_json(before), after: to_json(after) }
     }
 }
 
-fn told(value: impl Serialize) -> Value {
+fn to_json(value: impl Serialize) -> Value {
     // Only maps with keys that are no text fail, and these have none.
-    serde_json::to_value(value).unwrap_or_else(|error| Value::String(format!("not told: {error}")))
+    serde_json::to_value(value).unwrap_or_else(|error| Value::String(format!("not shown: {error}")))
 }
 
 /// Replacement of a secret.
@@ -184,13 +123,13 @@ mod tests {
     #[test]
     fn words_are_read_as_they_are_written() {
         for action in AdminAction::ALL {
-            assert_eq!(AdminAction::parse(action.as_str()), action);
+            assert_eq!(AdminAction::stored(action.word()), action);
         }
         for result in AuditResult::ALL {
-            assert_eq!(AuditResult::parse(result.as_str()), result);
-            assert_eq!(json!(result), result.as_str());
+            assert_eq!(AuditResult::stored(result.word()), result);
+            assert_eq!(json!(result), result.word());
         }
-        let later = (AdminAction::parse("user.promote"), AuditResult::parse("half"));
+        let later = (AdminAction::stored("user.promote"), AuditResult::stored("half"));
         assert_eq!(later, (AdminAction::Other, AuditResult::Unknown), "of a later version");
     }
 
@@ -211,6 +150,6 @@ mod tests {
                 }],
             })
         );
-        assert_eq!(redacted(json!("token")), "token", "only names tell");
+        assert_eq!(redacted(json!("token")), "token", "only names differ");
     }
 }

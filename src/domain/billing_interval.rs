@@ -1,30 +1,17 @@
 //! The interval at which a subscription is charged.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// The interval at which a subscription is charged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum BillingInterval {
-    #[default]
-    Month,
-    Year,
-}
+use crate::domain::words::words;
 
-impl BillingInterval {
-    pub const ALL: [Self; 2] = [Self::Month, Self::Year];
-
-    /// As it is stored and sent, and the payment provider's word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Month => "month",
-            Self::Year => "year",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|interval| interval.as_str() == text)
+words! {
+    /// The interval at which a subscription is charged.
+    #[derive(Default, PartialOrd, Ord, Deserialize, ToSchema)]
+    pub enum BillingInterval {
+        #[default]
+        Month = "month",
+        Year = "year",
     }
 }
 
@@ -35,8 +22,8 @@ mod tests {
     #[test]
     fn words_are_read_as_they_are_written() {
         for interval in BillingInterval::ALL {
-            assert_eq!(BillingInterval::parse(interval.as_str()), Some(interval));
-            assert_eq!(serde_json::to_value(interval).unwrap(), interval.as_str());
+            assert_eq!(BillingInterval::parse(interval.word()), Some(interval));
+            assert_eq!(serde_json::to_value(interval).unwrap(), interval.word());
         }
         assert_eq!(BillingInterval::parse("week"), None);
     }

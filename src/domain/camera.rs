@@ -27,6 +27,7 @@ impl CameraId {
         Ok(Self(text.to_owned()))
     }
 
+    /// The identifier, as players set it in the game.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -24,6 +24,7 @@ pub enum Section {
     Devices,
     MapNotes,
     Raids,
+    Timers,
 }
 
 /// An id within a section.
@@ -175,6 +176,7 @@ fn pointer(change: &Change, field: Option<&str>) -> String {
         Section::Devices => "/devices",
         Section::MapNotes => "/mapNotes",
         Section::Raids => "/raids",
+        Section::Timers => "/timers",
     });
     match &change.key {
         Key::Whole => {}

@@ -58,7 +58,8 @@ impl BotMessages {
         Self(store)
     }
 
-    fn say(&self, name: &str, places: &[(&str, &str)]) -> String {
+    /// The text of this name, with its places filled.
+    pub fn say(&self, name: &str, places: &[(&str, &str)]) -> String {
         static SHIPPED: LazyLock<Value> =
             LazyLock::new(|| serde_json::from_str(StoreName::Messages.shipped()).unwrap_or_default());
         let text = |store: &Value| store[name].as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
@@ -279,6 +280,21 @@ fn shown(text: &str) -> String {
     plain_text(text, LONGEST_NAME).chars().flat_map(escaped).collect()
 }
 
+/// Answers of each server's state to a question of the team's chat, with the server's name in front.
+pub fn of_servers(messages: &BotMessages, servers: &[(String, Vec<String>)]) -> BotReply {
+    if servers.is_empty() {
+        return BotReply::private(messages.say("chat.noServers", &[]));
+    }
+    let lines = servers.iter().map(|(server, lines)| {
+        let said = match lines.is_empty() {
+            true => messages.say("chat.noState", &[]),
+            false => lines.iter().map(|line| shown(line)).collect::<Vec<_>>().join("\n"),
+        };
+        format!("**{}**: {said}", shown(server))
+    });
+    BotReply::private(lines.collect::<Vec<_>>().join("\n"))
+}
+
 /// The template with values in its places; braces within a value are not places.
 fn filled(template: &str, places: &[(&str, &str)]) -> String {
     let mut text = String::new();
@@ -340,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn crafting_is_told_for_what_one_crafting_gives_or_for_more() {
+    fn crafting_is_given_for_one_crafting_or_for_more() {
         let ak = crafted("ak", None);
         assert!(ak.text.starts_with("**Assault Rifle**: ") && ak.text.contains("50 High Quality Metal"), "{}", ak.text);
         assert!(!ak.private);
@@ -382,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn raids_are_told_by_target_and_multiplied() {
+    fn raids_are_listed_by_target_and_multiplied() {
         let raid = |asked: &str, amount| raid(&messages(), &shipped(StoreName::Raid), asked, amount);
         let door = raid("sheet metal door", None);
         assert!(door.text.starts_with("**Sheet metal door**: 63 "), "{}", door.text);
@@ -409,14 +425,14 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_told_with_what_is_known_of_it() {
+    fn an_item_is_shown_with_what_is_known_of_it() {
         let ak = item(&messages(), "assault rifle").text;
         assert_eq!(ak, "**Assault Rifle** (rifle.ak, id 1545779598): Weapon, a slot holds 1, can be crafted.");
         assert!(item(&messages(), "no such thing").private);
     }
 
     #[test]
-    fn the_cheapest_offers_in_stock_are_told_for_each_server() {
+    fn the_cheapest_offers_in_stock_are_listed_for_each_server() {
         let mut for_wood = order("rifle.ak", 1, 1_000, 1);
         for_wood.currency_id = crate::domain::shop::testing::id("wood");
         let island = shops(&[
@@ -431,7 +447,7 @@ mod tests {
             [
                 r"Assault Rifle on Island: 2 for 600 Scrap at \[Cheap\](http\://evil), A27.",
                 r"Assault Rifle on Island: 1 for 1000 Wood at \[Cheap\](http\://evil), A27.",
-                "Nobody sells Assault Rifle on Desert now.",
+                "No shop sells Assault Rifle on Desert now.",
             ]
         );
         assert!(told.private);

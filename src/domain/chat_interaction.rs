@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_mentions_nobody_and_may_be_for_one() {
+    fn an_answer_mentions_no_one_and_may_be_for_one() {
         let reply = |private| message(&BotReply { text: "@everyone".into(), private });
         let data = json!({ "content": "@everyone", "allowed_mentions": { "parse": [] }, "flags": 4 });
         assert_eq!(reply(false), json!({ "type": 4, "data": data }));

@@ -33,6 +33,7 @@ impl ChatLinkCode {
         is_code.then(|| Self(format!("{}-{}", &typed[..HALF], &typed[HALF..])))
     }
 
+    /// The code, as the user types it.
     pub fn as_str(&self) -> &str {
         &self.0
     }

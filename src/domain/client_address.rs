@@ -100,15 +100,15 @@ fn parse_hop(text: &str) -> Option<IpAddr> {
     address.ok().map(|address| address.to_canonical())
 }
 
-/// The unit that shares a budget: an IPv4 address, or an IPv6 /64, which one household has for itself.
-pub fn household(address: IpAddr) -> IpAddr {
+/// The unit that shares a budget: an IPv4 address, or an IPv6 /64, which one client network has for itself.
+pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 => v4,
     }
 }
 
-/// The network of an address, as a log names it: no household, and enough to know where many requests come from.
+/// The network of an address, as a log names it: no client network, and enough to know where many requests come from.
 pub fn network(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(v4) => format!("{}/24", Ipv4Addr::from_bits(v4.to_bits() & !0xff)),
@@ -192,9 +192,9 @@ mod tests {
 
     #[test]
     fn all_addresses_of_an_ipv6_64_are_one_household() {
-        let household_of = |text: &str| household(text.parse().unwrap()).to_string();
-        assert_eq!(household_of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(household_of("203.0.113.9"), "203.0.113.9");
-        assert_eq!(household_of("::ffff:203.0.113.9"), "203.0.113.9");
+        let network_of = |text: &str| client_network(text.parse().unwrap()).to_string();
+        assert_eq!(network_of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(network_of("203.0.113.9"), "203.0.113.9");
+        assert_eq!(network_of("::ffff:203.0.113.9"), "203.0.113.9");
     }
 }

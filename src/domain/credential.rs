@@ -3,16 +3,18 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Duration};
+use chrono::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::domain::{ids::PlatformId, limits::BUNDLE_BYTES, time::Timestamp};
+use crate::domain::{ids::PlatformId, limits::BUNDLE_BYTES, time::Timestamp, words::words};
 
 /// Lifetime of a registration whose bundle states no expiry.
 pub const LIFETIME: Duration = Duration::days(14);
-/// Time before the expiry at which its owner is warned.
+/// Time before the expiry at which its owner is warned first.
 pub const WARN_BEFORE: Duration = Duration::hours(72);
+/// Time before the expiry at which a second warning comes.
+pub const WARN_AGAIN_BEFORE: Duration = Duration::hours(24);
 /// An expiry later than this is ignored.
 const LONGEST_LIFE: Duration = Duration::days(366);
 
@@ -38,34 +40,27 @@ pub enum InvalidBundle {
     NoPlatformId,
 }
 
-/// Reason for which a stored bundle does not work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalReason {
-    /// The push service refuses its login.
-    LoginRefused,
-    /// The bundle has no login of the form that every helper writes.
-    UnusableBundle,
+words! {
+    /// Reason for which a stored bundle does not work.
+    pub enum RefusalReason {
+        /// The push service refuses its login.
+        LoginRefused = "login_refused",
+        /// The bundle has no login of the form that every helper writes.
+        UnusableBundle = "unusable_bundle",
+    }
 }
 
 impl RefusalReason {
-    /// The stored and shown word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::LoginRefused => "login_refused",
-            Self::UnusableBundle => "unusable_bundle",
-        }
-    }
-
     /// The reason of a stored word; an unknown one was stored by a newer version.
     pub fn of(word: &str) -> Self {
-        if word == Self::UnusableBundle.word() { Self::UnusableBundle } else { Self::LoginRefused }
+        Self::parse(word).unwrap_or(Self::LoginRefused)
     }
 
     /// Advice for its owner.
     pub fn advice(self) -> &'static str {
         match self {
             Self::LoginRefused => {
-                "The push service refuses this bundle: run the helper again, so that it registers anew, and upload what \
+                "The push service refuses this bundle: run the helper again, so that it registers once more, and upload what \
                  it writes."
             }
             Self::UnusableBundle => {
@@ -75,8 +70,20 @@ impl RefusalReason {
     }
 }
 
-/// Spellings of the expiry in helper tools.
-const EXPIRY: [&str; 6] = ["expiresAt", "expires_at", "ExpiresAt", "expireDate", "expire_date", "ExpireDate"];
+/// Spellings of the expiry in registration tools.
+const EXPIRY: [&str; 9] = [
+    "expiresAt",
+    "expires_at",
+    "ExpiresAt",
+    "expireDate",
+    "expire_date",
+    "ExpireDate",
+    "expiryDate",
+    "expiry_date",
+    "ExpiryDate",
+];
+/// Objects in which some tools state it beside the login.
+const INNER: [&str; 3] = ["fcm_credentials", "gcm", "Gcm"];
 
 /// The one field that must be there exactly once: of two, readers differ in which they take.
 #[derive(Deserialize)]
@@ -93,12 +100,18 @@ pub fn read(bundle: &[u8], now: Timestamp) -> Result<UploadedBundle, InvalidBund
     }
     let top: HashMap<String, &RawValue> = serde_json::from_slice(bundle)
         .map_err(|error| if error.is_data() { InvalidBundle::NotAnObject } else { InvalidBundle::Malformed })?;
-    let value = |key: &str| text_or_number(top.get(key)?);
     let owner: BundleOwner<'_> = serde_json::from_slice(bundle).map_err(|_| InvalidBundle::NoPlatformId)?;
     let platform_id = text_or_number(owner.platform_id).and_then(|id| PlatformId::parse(&id));
     let platform_id = platform_id.ok_or(InvalidBundle::NoPlatformId)?;
-    let stated = EXPIRY.into_iter().find_map(|key| instant(&value(key)?)).filter(|&at| at <= now + LONGEST_LIFE);
+    let stated = stated_expiry(&top).filter(|&at| at <= now + LONGEST_LIFE);
     Ok(UploadedBundle { platform_id, expires_at: stated.unwrap_or(now + LIFETIME) })
+}
+
+/// The expiry of this object, or else of one of those within it that hold the login.
+fn stated_expiry(object: &HashMap<String, &RawValue>) -> Option<Timestamp> {
+    let own = EXPIRY.into_iter().find_map(|key| instant(&text_or_number(object.get(key)?)?));
+    let inner = |key: &str| stated_expiry(&serde_json::from_str(object.get(key)?.get()).ok()?);
+    own.or_else(|| INNER.into_iter().find_map(inner))
 }
 
 /// A text, or a whole number's digits, which may be more than a float holds.
@@ -113,10 +126,10 @@ fn instant(text: &str) -> Option<Timestamp> {
     /// As seconds, the year 5138; as milliseconds, 1973.
     const MILLISECONDS_FROM: i64 = 100_000_000_000;
     match text.parse::<i64>() {
-        Ok(number) if number >= MILLISECONDS_FROM => DateTime::from_timestamp_millis(number),
-        Ok(number) if number > 0 => DateTime::from_timestamp(number, 0),
+        Ok(number) if number >= MILLISECONDS_FROM => Timestamp::from_timestamp_millis(number),
+        Ok(number) if number > 0 => Timestamp::from_timestamp(number, 0),
         Ok(_) => None,
-        Err(_) => DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc()),
+        Err(_) => Timestamp::parse_rfc3339(text),
     }
 }
 
@@ -125,6 +138,7 @@ fn instant(text: &str) -> Option<Timestamp> {
 #[serde(rename_all = "snake_case")]
 pub enum Warning {
     ExpiresSoon,
+    ExpiresWithinADay,
     Expired,
 }
 
@@ -132,6 +146,7 @@ pub enum Warning {
 pub fn warning(expires_at: Timestamp, now: Timestamp) -> Option<Warning> {
     match expires_at - now {
         left if left <= Duration::zero() => Some(Warning::Expired),
+        left if left <= WARN_AGAIN_BEFORE => Some(Warning::ExpiresWithinADay),
         left if left <= WARN_BEFORE => Some(Warning::ExpiresSoon),
         _ => None,
     }
@@ -146,7 +161,7 @@ mod tests {
     const ID: &str = "76561198000000001";
 
     fn now() -> Timestamp {
-        DateTime::from_timestamp(1_800_000_000, 0).unwrap()
+        Timestamp::from_timestamp(1_800_000_000, 0).unwrap()
     }
 
     fn read_text(text: &str) -> Result<UploadedBundle, InvalidBundle> {
@@ -192,6 +207,12 @@ mod tests {
             format!(r#""expires_at":{seconds}000"#),
             format!(r#""ExpiresAt":"{}""#, stated.to_rfc3339()),
             format!(r#""expiresAt":null,"expire_date":"{seconds}","ExpireDate":1"#),
+            format!(
+                r#""expiry_date":"{}""#,
+                stated.with_timezone(&chrono::FixedOffset::east_opt(7_200).unwrap()).to_rfc3339()
+            ),
+            format!(r#""gcm":{{"androidId":"1","expire_date":{seconds}}}"#),
+            format!(r#""fcm_credentials":{{"gcm":{{"issued_date":1,"expire_date":{seconds}000}}}}"#),
         ] {
             assert_eq!(end(&field), stated, "{field}");
         }
@@ -222,11 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_is_due_from_72_hours_before_the_expiry() {
+    fn a_warning_is_due_72_and_24_hours_before_the_expiry() {
         let second = Duration::seconds(1);
         assert_eq!(warning(now() + WARN_BEFORE + second, now()), None);
         assert_eq!(warning(now() + WARN_BEFORE, now()), Some(Warning::ExpiresSoon));
-        assert_eq!(warning(now() + second, now()), Some(Warning::ExpiresSoon));
+        assert_eq!(warning(now() + WARN_AGAIN_BEFORE + second, now()), Some(Warning::ExpiresSoon));
+        assert_eq!(warning(now() + WARN_AGAIN_BEFORE, now()), Some(Warning::ExpiresWithinADay));
+        assert_eq!(warning(now() + second, now()), Some(Warning::ExpiresWithinADay));
         assert_eq!(warning(now(), now()), Some(Warning::Expired));
     }
 

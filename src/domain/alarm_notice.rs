@@ -1,0 +1,145 @@
+//! An alarm as a channel says it.
+
+use serde::Serialize;
+
+use crate::domain::{plain_text::plain_text, time::Timestamp, words::words, world_event::EventKind};
+
+/// Characters of a name within a text.
+const NAME_CHARACTERS: usize = 100;
+
+words! {
+    /// Reason for a message.
+    pub enum NoticeEvent {
+        Opened = "raid.opened",
+        /// Not acknowledged, and said once more.
+        Repeated = "raid.repeated",
+        /// An event that is no raid, and never said again.
+        Event = "event",
+        /// The user tries the channel.
+        Test = "test",
+    }
+}
+
+/// An alarm, another event, or a test of the channel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AlarmNotice {
+    #[serde(skip)]
+    pub event: NoticeEvent,
+    /// `raid`, or the kind of the event in the timeline.
+    pub kind: EventKind,
+    /// Id of the incident, or of the event in the timeline; of a test, an id of its own.
+    pub incident: String,
+    pub server_id: String,
+    pub server_name: String,
+    /// Name of the alarm; of another event, what it says in one line.
+    pub alarm_name: String,
+    pub grid: String,
+    /// Metres from the south-west corner; null while the place is unknown.
+    pub x: Option<f64>,
+    pub y: Option<f64>,
+    /// Triggers so far.
+    pub count: u32,
+    pub first_at: Timestamp,
+    /// The alarm reached the service long after it was sent.
+    pub late: bool,
+    /// Nothing happens in the game.
+    pub drill: bool,
+    /// The dashboard, at the alarm's place.
+    pub url: String,
+    /// A page with a button that acknowledges; null for a test, and for an event that is no raid.
+    pub ack_url: Option<String>,
+}
+
+/// The path of the dashboard that shows this server, at this place of its map (metres from the south-west corner). Words
+/// behind `#` are for the page alone.
+pub fn dashboard_at(server: &str, place: Option<(f64, f64)>) -> String {
+    match place {
+        Some((x, y)) => format!("/#server={server}&x={x:.0}&y={y:.0}"),
+        None => format!("/#server={server}"),
+    }
+}
+
+impl AlarmNotice {
+    /// One line without markup: `RAID Front door, H12`.
+    pub fn title(&self) -> String {
+        let name = plain_text(&self.alarm_name, NAME_CHARACTERS);
+        let place = if self.grid.is_empty() { String::new() } else { format!(", {}", self.grid) };
+        match (self.event, self.drill) {
+            (NoticeEvent::Test, _) => "Test: alarms reach you here".to_owned(),
+            (NoticeEvent::Event, _) => name,
+            (_, true) => format!("DRILL {name}{place}"),
+            (_, false) => format!("RAID {name}{place}"),
+        }
+    }
+
+    /// The lines below the title, without markup.
+    pub fn text(&self) -> String {
+        if self.event == NoticeEvent::Test {
+            return "This is what an alarm looks like. Nothing happens in the game.".to_owned();
+        }
+        let mut text = plain_text(&self.server_name, NAME_CHARACTERS);
+        let since = self.first_at.format("%H:%M:%S UTC");
+        if self.event == NoticeEvent::Event {
+            let place = if self.grid.is_empty() { "At".to_owned() } else { format!("{}, at", self.grid) };
+            return format!("{text}\n{place} {since}.");
+        }
+        match self.count {
+            0 | 1 => text.push_str(&format!("\nIt went off at {since}.")),
+            count => text.push_str(&format!("\nIt went off {count} times since {since}.")),
+        }
+        if self.late {
+            text.push_str("\nThe game sent it long before it reached us.");
+        }
+        if self.event == NoticeEvent::Repeated {
+            text.push_str("\nNobody has acknowledged it on your account.");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// An alarm of the demo.
+    pub fn notice(event: NoticeEvent) -> AlarmNotice {
+        AlarmNotice {
+            event,
+            kind: EventKind::Raid,
+            incident: "0193aa0b-6c7d-7e8f-9a0b-1c2d3e4f5a6b".to_owned(),
+            server_id: "server".to_owned(),
+            server_name: "Demo <b>Island</b>\u{202e}".to_owned(),
+            alarm_name: "Front @everyone door".to_owned(),
+            grid: "H12".to_owned(),
+            x: Some(1_000.0),
+            y: Some(2_000.0),
+            count: 3,
+            first_at: Timestamp::from_timestamp(1_700_000_000, 0).unwrap(),
+            late: false,
+            drill: false,
+            url: "https://companion.example/".to_owned(),
+            ack_url: Some("https://companion.example/a/token".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_link_leads_to_the_place_of_the_alarm() {
+        assert_eq!(dashboard_at("a-1", Some((1_000.4, 0.0))), "/#server=a-1&x=1000&y=0");
+        assert_eq!(dashboard_at("a-1", None), "/#server=a-1");
+    }
+
+    #[test]
+    fn an_alarm_is_said_in_plain_words() {
+        let opened = notice(NoticeEvent::Opened);
+        assert_eq!(opened.title(), "RAID Front @everyone door, H12");
+        assert_eq!(opened.text(), "Demo Island\nIt went off 3 times since 22:13:20 UTC.");
+        let drill = AlarmNotice { drill: true, count: 1, grid: String::new(), ..notice(NoticeEvent::Repeated) };
+        assert_eq!(drill.title(), "DRILL Front @everyone door");
+        let text = "Demo Island\nIt went off at 22:13:20 UTC.\nNobody has acknowledged it on your account.";
+        assert_eq!(drill.text(), text);
+        let event = AlarmNotice { alarm_name: "Nox died".to_owned(), count: 1, ..notice(NoticeEvent::Event) };
+        assert_eq!((&*event.title(), &*event.text()), ("Nox died", "Demo Island\nH12, at 22:13:20 UTC."));
+        assert!(notice(NoticeEvent::Test).title().starts_with("Test"));
+    }
+}
