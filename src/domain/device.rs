@@ -6,19 +6,21 @@ use utoipa::ToSchema;
 use crate::domain::{
     incident::DevicePlace,
     items::{self, ItemNames},
-    time::{self, Timestamp},
+    time::Timestamp,
+    words::words,
 };
 
-/// Kind of a smart device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum DeviceKind {
-    Switch,
-    Alarm,
-    StorageMonitor,
-    Camera,
-    /// Not asked yet, or a number this version does not know.
-    Unknown,
+words! {
+    /// Kind of a smart device.
+    #[derive(ToSchema)]
+    pub enum DeviceKind {
+        Switch = "switch",
+        Alarm = "alarm",
+        StorageMonitor = "storageMonitor",
+        Camera = "camera",
+        /// Not asked yet, or a number this version does not know.
+        Unknown = "unknown",
+    }
 }
 
 /// Reachability of a device.
@@ -80,9 +82,15 @@ pub struct Storage {
     /// True on a tool cupboard.
     pub has_protection: bool,
     /// When upkeep runs out; `null` on a tool cupboard means decaying.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime, required)]
+    #[schema(required)]
     pub protection_expires_at: Option<Timestamp>,
+}
+
+/// A switch that was turned for a time gets this value then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TurnBack {
+    pub value: bool,
+    pub at: Timestamp,
 }
 
 /// A smart device.
@@ -102,6 +110,9 @@ pub struct Device {
     pub place: DevicePlace,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
+    /// Absent on a switch that stays as it is. Any other command for the switch ends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns_back: Option<TurnBack>,
 }
 
 /// A device as it last answered.

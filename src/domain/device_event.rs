@@ -3,11 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::domain::{
-    device::DeviceKind,
-    ids::UserId,
-    time::{self, Timestamp},
-};
+use crate::domain::{device::DeviceKind, ids::UserId, time::Timestamp};
 
 /// Fields of an event of kind `device` besides the fields of every event: these fields are in `data`, and `action` is
 /// beside it.
@@ -59,7 +55,6 @@ pub enum DeviceAction {
         /// 24 or 6.
         hours: u8,
         /// When it runs out.
-        #[serde(serialize_with = "time::wire")]
         expires_at: Timestamp,
     },
     /// Upkeep has run out.

@@ -53,6 +53,8 @@ const MEMBER: [(&str, Holds); 2] = [("steamId", Holds::Text), ("name", Holds::Te
 /// The shape of [`DeviceEvent`](crate::domain::device_event::DeviceEvent).
 const DEVICE: [(&str, Holds); 3] = [("deviceId", Holds::Text), ("deviceKind", Holds::Text), ("name", Holds::Text)];
 const PUSHED: DataFields = &[("message", Holds::Text)];
+/// The killer of a player, as a push names it: a player, an animal, a trap.
+const BY: (&str, Holds) = ("by", Holds::Text);
 const WATCHED: DataFields = &[
     ("watchId", Holds::Text),
     ("vendorId", Holds::MaybeText),
@@ -95,8 +97,8 @@ const SHAPES: &[Shape] = &[
     ),
     shape(EventKind::Vendor, &["spawned", "returned", "halted", "resumed", "left"], &[MARKER]),
     shape(EventKind::Explosion, &["exploded"], &[MARKER, ("patrolHelicopter", Holds::Flag)]),
-    shape(EventKind::Death, &["died"], &[MEMBER[0], MEMBER[1], ("diedAt", Holds::MaybeTime)]),
-    shape(EventKind::Death, &["pushed"], PUSHED),
+    shape(EventKind::Death, &["died"], &[MEMBER[0], MEMBER[1], ("diedAt", Holds::MaybeTime), BY]),
+    shape(EventKind::Death, &["pushed"], &[("message", Holds::Text), ("steamId", Holds::Text), BY]),
     shape(
         EventKind::Raid,
         &["alarm"],
@@ -116,7 +118,11 @@ const SHAPES: &[Shape] = &[
         &["login"],
         &[("steamId", Holds::Text), ("name", Holds::Text), ("trackedPlayer", Holds::Text), ("tag", Holds::MaybeText)],
     ),
-    shape(EventKind::Login, &["pushed"], PUSHED),
+    shape(
+        EventKind::Login,
+        &["pushed"],
+        &[("message", Holds::Text), ("steamId", Holds::MaybeText), ("name", Holds::Text)],
+    ),
     shape(
         EventKind::Logout,
         &["logout"],
@@ -204,7 +210,7 @@ impl Shape {
             "suppressed".to_owned(),
             json!({
                 "type": "integer",
-                "description": "So many more events of that moment were left out.",
+                "description": "Number of further events of that moment that were left out.",
             }),
         );
         let place = "Metres from the south-west corner; `null` where there is no place.";

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_much_leaves_the_others_their_share() {
+    fn a_caller_that_asks_much_leaves_the_others_their_share() {
         let mut budget = FairBudget::new(100, at(0));
         let ask_once = |budget: &mut FairBudget, user: &str, hour| budget.take(&[user.into()], at(hour));
         assert!(ask_once(&mut budget, "bob", 12));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_who_comes_late_still_has_something() {
+    fn a_late_caller_still_has_a_share() {
         let mut budget = FairBudget::new(100, at(0));
         assert_eq!(drain(&mut budget, &["ann"], at(12)), 75);
         assert_eq!(drain(&mut budget, &["bob"], at(12)), 25, "Ann took more than half before Bob came");

@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::domain::time::{self, Moment, Timestamp};
+use crate::domain::time::{Moment, Timestamp};
 
 /// Pauses between two questions about the same thing.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,11 @@ impl PollPace {
     }
 }
 
+/// Polls of the map's markers.
 pub const MARKERS_EVERY: PollPace = PollPace::seconds(3, 10);
+/// Polls of the team, for the positions of its members.
 pub const TEAM_EVERY: PollPace = PollPace::seconds(5, 10);
+/// Polls of the time of day.
 pub const TIME_EVERY: PollPace = PollPace::seconds(60, 60);
 /// Also the probe: a hung game thread still answers pings.
 pub const INFO_EVERY: PollPace = PollPace::seconds(60, 60);
@@ -49,8 +52,6 @@ const STALE_AFTER: i32 = 3;
 #[serde(rename_all = "camelCase")]
 pub struct StaleSection {
     /// When its last answer came.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     pub as_of: Timestamp,
 }
 
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_watched_is_asked_for_again_before_it_is_stale() {
+    fn what_was_not_watched_is_asked_for_again_before_it_is_stale() {
         let mut freshness = Freshness { markers: Some(at(0)), ..Freshness::default() };
         assert_eq!((names(&freshness, 30).len(), names(&freshness, 31)), (0, vec!["mapMarkers"]));
         freshness.watched_since = Some(at(9));

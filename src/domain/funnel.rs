@@ -1,18 +1,20 @@
 //! Progress of a member on the way to a watched base, and the step that is missing.
 
-use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Stage of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum FunnelStage {
-    NoSubscription,
-    NoCredentials,
-    NoPairedServer,
-    Ready,
-    /// A guest of another user's server, without one of their own: nothing else is needed.
-    GuestReady,
+use crate::domain::words::words;
+
+words! {
+    /// Stage of a member.
+    #[derive(PartialOrd, Ord, ToSchema)]
+    pub enum FunnelStage {
+        NoSubscription = "no-subscription",
+        NoCredentials = "no-credentials",
+        NoPairedServer = "no-paired-server",
+        Ready = "ready",
+        /// A guest of another user's server, without one of their own: nothing else is needed.
+        GuestReady = "guest-ready",
+    }
 }
 
 /// Facts that decide the stage.
@@ -41,17 +43,6 @@ impl FunnelStage {
         }
     }
 
-    /// As it is sent.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NoSubscription => "no-subscription",
-            Self::NoCredentials => "no-credentials",
-            Self::NoPairedServer => "no-paired-server",
-            Self::Ready => "ready",
-            Self::GuestReady => "guest-ready",
-        }
-    }
-
     /// The missing step, in words; `None` if none is missing.
     pub fn stuck_reason(self) -> Option<&'static str> {
         match self {
@@ -68,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_stands_before_the_first_step_that_is_missing() {
+    fn a_member_is_before_the_first_step_that_is_missing() {
         let stage = |facts: [bool; 4]| {
             let [has_tier, has_credential, has_paired_server, is_guest] = facts;
             FunnelStage::of(FunnelFacts { has_tier, has_credential, has_paired_server, is_guest })
@@ -92,7 +83,7 @@ mod tests {
         }
         for stage in FunnelStage::STUCK {
             assert!(stage.stuck_reason().is_some());
-            assert_eq!(serde_json::to_value(stage).unwrap(), stage.as_str());
+            assert_eq!(serde_json::to_value(stage).unwrap(), stage.word());
         }
         assert_eq!(serde_json::to_value(FunnelStage::GuestReady).unwrap(), "guest-ready");
     }

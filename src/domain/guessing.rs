@@ -193,9 +193,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::time::Timestamp;
 
     fn at(seconds: i64) -> Moment {
-        chrono::DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
+        Timestamp::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
     }
 
     fn limits() -> GuessLimits {
@@ -207,9 +208,10 @@ mod tests {
     }
 
     /// In 2001:db8:1::/48: which /56 and which /64 of it, and which address there.
-    fn v6(part: u8, household: u8, address: u64) -> IpAddr {
+    fn v6(part: u8, client_network: u8, address: u64) -> IpAddr {
         let prefix = 0x2001_0db8_0001_u128 << 80;
-        Ipv6Addr::from_bits(prefix | u128::from(part) << 72 | u128::from(household) << 64 | u128::from(address)).into()
+        Ipv6Addr::from_bits(prefix | u128::from(part) << 72 | u128::from(client_network) << 64 | u128::from(address))
+            .into()
     }
 
     #[test]
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_networks_lock_nobody_out_and_memory_stays_bounded() {
+    fn a_hundred_thousand_networks_lock_no_one_out_and_memory_stays_bounded() {
         let mut limits = limits();
         for number in 0..100_000 {
             assert!(limits.begin(v4(number * 256), at(0)).is_ok(), "{number} has not guessed yet");
@@ -279,18 +281,18 @@ mod tests {
         fn no_network_gets_more_lookups_than_its_limit_in_any_ten_minutes(guesses in guesses()) {
             let (mut limits, mut now) = (limits(), 0);
             let mut wrong: Vec<(i64, u8, u8)> = Vec::new();
-            for ((part, household), pause, is_right) in guesses {
+            for ((part, client_network), pause, is_right) in guesses {
                 now += pause;
                 wrong.retain(|guess| now - guess.0 < SPAN.num_seconds());
                 let of = |of: &dyn Fn(&(i64, u8, u8)) -> bool| wrong.iter().filter(|guess| of(guess)).count();
-                let spent = of(&|guess| (guess.1, guess.2) == (part, household)) >= 5
+                let spent = of(&|guess| (guess.1, guess.2) == (part, client_network)) >= 5
                     || of(&|guess| guess.1 == part) >= 10
                     || wrong.len() >= 20;
-                match limits.begin(v6(part, household, now as u64), at(now)) {
+                match limits.begin(v6(part, client_network, now as u64), at(now)) {
                     Ok(guess) if is_right => limits.pay_back(guess),
                     Ok(_) => {
                         prop_assert!(!spent);
-                        wrong.push((now, part, household));
+                        wrong.push((now, part, client_network));
                     }
                     Err(wait) => {
                         prop_assert!(spent, "a network that may guess is always looked up");

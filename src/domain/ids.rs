@@ -68,6 +68,11 @@ id!(
     ApiTokenId
 );
 
+id!(
+    /// A channel of a user (our own, UUIDv7).
+    ChannelId
+);
+
 impl GameServerId {
     /// The game server at this address.
     pub fn at(address: &str, port: u16) -> Self {

@@ -25,6 +25,7 @@ impl UploadFormat {
         }
     }
 
+    /// The `Content-Type`.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Png => "image/png",
@@ -64,10 +65,12 @@ impl ImageName {
         format!("{IMAGE_PATH}{}", self.text)
     }
 
+    /// The name with its extension, as in a URL.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
+    /// The format, by the extension.
     pub fn format(&self) -> UploadFormat {
         self.format
     }

@@ -2,34 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::domain::{
-    ids::UserId,
-    time::{self, Timestamp},
-};
+use crate::domain::{ids::UserId, time::Timestamp, words::words};
 
-/// Path by which an alarm reached us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AlarmPath {
-    /// The live link to the game server.
-    Link,
-    /// The game's push messages.
-    Push,
-    /// Asked for by the user, to test the whole way.
-    Drill,
-}
-
-impl AlarmPath {
-    /// The word on the wire and in the database.
-    pub fn word(self) -> &'static str {
-        match self {
-            AlarmPath::Link => "link",
-            AlarmPath::Push => "push",
-            AlarmPath::Drill => "drill",
-        }
+words! {
+    /// Path by which an alarm reached us.
+    #[derive(PartialOrd, Ord, Deserialize, ToSchema)]
+    pub enum AlarmPath {
+        /// The live link to the game server.
+        Link = "link",
+        /// The game's push messages.
+        Push = "push",
+        /// Asked for by the user, to test the whole way.
+        Drill = "drill",
     }
 }
 
@@ -54,16 +41,11 @@ pub struct Incident {
     #[serde(flatten)]
     pub place: DevicePlace,
     /// The first trigger.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     pub first_at: Timestamp,
     /// The latest trigger.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     pub last_at: Timestamp,
     /// When it had been quiet long enough to be over.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime, required)]
+    #[schema(required)]
     pub ended_at: Option<Timestamp>,
     /// Triggers.
     pub count: u32,
@@ -73,13 +55,8 @@ pub struct Incident {
     /// Nothing happens in the game.
     pub drill: bool,
     /// Users who acknowledged it, by user id, and when.
-    #[serde(serialize_with = "acknowledgements")]
-    #[schema(value_type = HashMap<String, DateTime<Utc>>)]
+    #[schema(value_type = HashMap<String, Timestamp>)]
     pub acks: BTreeMap<UserId, Timestamp>,
-}
-
-fn acknowledgements<S: Serializer>(acks: &BTreeMap<UserId, Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(acks.iter().map(|(user, at)| (user, time::to_wire(*at))))
 }
 
 /// The message that wakes: about a new incident, or more of one.
@@ -93,8 +70,6 @@ pub struct Raid {
     #[serde(flatten)]
     pub place: DevicePlace,
     /// Time of the first trigger.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     pub ts: Timestamp,
     /// Triggers so far.
     pub count: u32,

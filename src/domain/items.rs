@@ -2,7 +2,7 @@
 //! (`data/items.tsv`, `data/crafting.tsv`) is read once. Look items up with [`item`] or [`by_shortname`].
 //!
 //! Admins edit items, and names are wanted deep in the live state, where they cost nothing until they are written. So
-//! there is one catalogue for the process, in memory: [`put`] and [`take_back`] change it, and nothing else does.
+//! there is one catalogue for the process, in memory: [`put`] and [`reset_to_shipped`] change it, and nothing else does.
 
 use std::{
     collections::HashMap,
@@ -206,7 +206,7 @@ pub fn put(edit: &ItemEdit) {
 }
 
 /// Takes back an admin's edit of the item.
-pub fn take_back(id: i32) {
+pub fn reset_to_shipped(id: i32) {
     let mut catalogue = CATALOGUE.write().unwrap_or_else(PoisonError::into_inner);
     match embedded(id) {
         Some(item) => catalogue.insert((*item).clone()),
@@ -288,14 +288,14 @@ mod tests {
         assert_eq!((&*edited.name, edited.stack_size, edited.source), ("Paddling Pool", Some(7), ItemSource::Admin));
         assert_eq!(edited.ingredients, pool.ingredients);
         assert_eq!(in_words(pool.id, false), "Paddling Pool");
-        take_back(pool.id);
+        reset_to_shipped(pool.id);
         assert_eq!(item(pool.id), Some(pool));
 
         put(&edit(12, "new.item", "New Item"));
         put(&edit(12, "newer.item", "Newer Item"));
         assert_eq!(by_shortname("new.item"), None, "the short name before is free");
         assert_eq!(ItemNames::of(12).name.as_deref(), Some("Newer Item"));
-        take_back(12);
+        reset_to_shipped(12);
         assert_eq!((item(12), by_shortname("newer.item")), (None, None));
         assert_eq!(count(), 1_131);
     }

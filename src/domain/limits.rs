@@ -1,4 +1,4 @@
-//! Every limit as a number, named as in the specification where that has it.
+//! Limits as numbers, named as in the specification where that has them. What only one file needs is in that file.
 
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ pub const WAITING_MESSAGES: usize = 1_000;
 pub const HANDFUL_OF_RAIDS: usize = 8;
 /// Messages from one client in any [`INBOUND_SPAN`].
 pub const INBOUND_MESSAGES: usize = 30;
+/// Span of the sliding window of [`INBOUND_MESSAGES`].
 pub const INBOUND_SPAN: Duration = Duration::from_secs(10);
 /// Frames from one client that begin no message (pings, pongs, further fragments), between two pings of the relay.
 pub const INBOUND_PARTS: u16 = 2_000;
@@ -30,6 +31,8 @@ pub const CONNECTIONS_PER_ADDRESS: usize = 1_024;
 
 /// Deadline for the head of a request, from its first byte.
 pub const HEAD_DEADLINE: Duration = Duration::from_secs(5);
+/// Deadline for the head of the one request of a spare connection, from its accept.
+pub const SPARE_HEAD_DEADLINE: Duration = Duration::from_secs(1);
 /// Deadline for the body of a request, from the end of its head.
 pub const BODY_DEADLINE: Duration = Duration::from_secs(10);
 /// Time that a connection to the API stays open without a request. Longer than proxies keep theirs (60 s in nginx and
@@ -50,29 +53,35 @@ pub const LARGEST_NUMBER: i64 = 2_147_483_647;
 /// Largest JSON body, bytes.
 pub const JSON_BODY: usize = 64 * 1024;
 
-/// Largest data of a store, bytes of JSON, and how many versions of it are kept.
+/// Largest data of a store, bytes of JSON.
 pub const STORE_BYTES: usize = 1024 * 1024;
+/// Versions of a store that are kept, the newest.
 pub const STORE_VERSIONS: i64 = 20;
 
-/// Largest body of a wiki page and largest frontmatter, bytes; how many versions of a page are kept, and how many
-/// pages.
+/// Largest body of a wiki page, bytes.
 pub const WIKI_BODY: usize = 256 * 1024;
+/// Largest frontmatter of a wiki page, bytes.
 pub const WIKI_FRONTMATTER: usize = 16 * 1024;
+/// Versions of a wiki page that are kept, the newest.
 pub const WIKI_VERSIONS: i64 = 20;
+/// Most wiki pages.
 pub const WIKI_PAGES: i64 = 1_000;
 
 /// Largest JSON body with a store or a wiki page: JSON escapes some characters.
 pub const CONTENT_BODY: usize = STORE_BYTES + 64 * 1024;
 
-/// Items that admins have edited or added, and rows of the conveyor map.
+/// Most items that admins have edited or added.
 pub const EDITED_ITEMS: i64 = 5_000;
+/// Most rows of the conveyor map.
 pub const CONVEYOR_ROWS: i64 = 5_000;
 
 /// Largest image file that is taken, bytes.
 pub const IMAGE_BYTES: usize = 5_000_000;
-/// Longest edge of an icon and of an image of the wiki, pixels; most pixels of either.
+/// Longest edge of an icon, pixels.
 pub const ICON_EDGE: u32 = 1_024;
+/// Longest edge of an image of the wiki, pixels.
 pub const WIKI_IMAGE_EDGE: u32 = 4_096;
+/// Most pixels of an icon or an image of the wiki.
 pub const IMAGE_PIXELS: u64 = 8_000_000;
 /// Largest image as it is kept, bytes: what was compressed with losses grows.
 pub const KEPT_IMAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -87,14 +96,16 @@ pub const WEBHOOK_BODY: usize = 1024 * 1024;
 /// For how many days a payment event is known to have been taken: the provider sends one again for 30.
 pub const PAYMENT_EVENT_DAYS: i64 = 90;
 
-/// For how many hours a request is known by its `Idempotency-Key`; how long a key is, in visible ASCII; and how many
-/// one caller has at once.
+/// Hours for which a request is known by its `Idempotency-Key`.
 pub const IDEMPOTENCY_HOURS: i64 = 24;
+/// Longest `Idempotency-Key`, characters of visible ASCII.
 pub const IDEMPOTENCY_KEY_LENGTH: usize = 255;
+/// Keys that one caller has at once.
 pub const IDEMPOTENCY_KEYS_PER_CALLER: i64 = 2_000;
-/// Least characters of a key under which the answer to an activation is given again, and for how many minutes it is:
-/// with the code, which may be seen on a stream, the key is all that protects the token.
+/// Least characters of a key under which the answer to an activation is given again: with the code, which may be seen
+/// on a stream, the key is all that protects the token.
 pub const ACTIVATION_KEY_LENGTH: usize = 16;
+/// Minutes for which the answer to an activation is given again.
 pub const ACTIVATION_REPLAY_MINUTES: i64 = 10;
 /// Largest answer that is kept for a key, bytes.
 pub const IDEMPOTENT_ANSWER: usize = 64 * 1024;
@@ -121,6 +132,12 @@ pub const TOGGLES_PER_USER: u32 = 60;
 /// Exports of all data stored about one user: burst, and how many come back per minute.
 pub const EXPORTS_PER_USER: u32 = 3;
 
+/// Steps of a user in registrations for the game's pushes, at once: logins that are begun, and addresses that are brought.
+/// Each may make the service call Google, Expo and the game.
+pub const REGISTRATIONS_PER_USER: u32 = 20;
+/// In which [`REGISTRATIONS_PER_USER`] come back.
+pub const REGISTRATION_SPAN: Duration = Duration::from_secs(3_600);
+
 /// Addresses of game servers that one user pairs and had not paired, in any minute: each makes the service connect
 /// there.
 pub const NEW_GAME_SERVERS_PER_USER: u32 = 10;
@@ -128,9 +145,9 @@ pub const NEW_GAME_SERVERS_PER_USER: u32 = 10;
 /// Attempts to reach a game server that did not answer, in any minute, because its user asks for them.
 pub const ASKED_ATTEMPTS: usize = 5;
 
-/// Questions to the identity provider whether it signed a user in, of all users together: at once, and how many come
-/// back per second.
+/// Questions to the identity provider whether it signed a user in, of all users together, at once.
 pub const CONFIRMATIONS: u32 = 300;
+/// Confirmations that come back per second, of [`CONFIRMATIONS`].
 pub const CONFIRMATIONS_PER_SECOND: u32 = 10;
 
 /// For how many minutes a sign-in that has begun may last.
@@ -175,14 +192,29 @@ pub const ACTIVE_PAIRING_CODES: usize = 3;
 /// Helper devices of one user.
 pub const HELPER_DEVICES_PER_USER: usize = 50;
 
+/// Channels of one user, by which alarms reach them.
+pub const CHANNELS_PER_USER: usize = 20;
+/// Tests of channels by one user, at once. Each makes the service call what the user names.
+pub const CHANNEL_TESTS_PER_USER: u32 = 10;
+/// In which [`CHANNEL_TESTS_PER_USER`] come back.
+pub const CHANNEL_TEST_SPAN: Duration = Duration::from_secs(3_600);
+/// Drills of one user at once: each calls every channel of everybody who watches the server.
+pub const DRILLS_PER_USER: u32 = 5;
+/// In which [`DRILLS_PER_USER`] come back: twenty an hour.
+pub const DRILL_SPAN: Duration = Duration::from_secs(900);
+
+/// Events, raids aside, of which one user is sent messages within an hour; further ones are in the timeline only.
+pub const EVENT_NOTICES_PER_HOUR: i64 = 60;
+
 /// API tokens of one user.
 pub const API_TOKENS_PER_USER: usize = 50;
 
 /// Largest push credential bundle, bytes.
 pub const BUNDLE_BYTES: usize = 64 * 1024;
 
-/// Push messages of one user that are remembered as received, and for how many days.
+/// Push messages of one user that are remembered as received.
 pub const PUSH_SEEN_PER_USER: usize = 1_000;
+/// Days for which a push message is remembered as received.
 pub const PUSH_SEEN_DAYS: i64 = 30;
 
 /// A push that fails by itself this often becomes a dead letter, and the next one is taken.
@@ -191,7 +223,7 @@ pub const PUSH_ATTEMPTS: i32 = 3;
 /// Dead letters of one user that are kept, the newest.
 pub const DEAD_LETTERS_PER_USER: usize = 100;
 
-/// For how many days the timeline, the ledger of alarms and dead letters can be looked up.
+/// Days for which history is kept: `HISTORY` of [`retention`](crate::domain::retention).
 pub const HISTORY_DAYS: i64 = 90;
 
 /// Days for which the map of a game server without any pairing is kept.

@@ -31,6 +31,8 @@ pub enum LinkReason {
     NoGameServer,
     OtherCredentials,
     OurDatabase,
+    /// A row of the pairing, or the page that it is on, is damaged.
+    UnreadableRow,
     OurFault,
 }
 
@@ -53,7 +55,7 @@ impl LinkReason {
     /// The words that users are shown.
     pub fn text(self) -> &'static str {
         match self {
-            Self::NobodyWatches => "nobody is watching",
+            Self::NobodyWatches => "no one is watching",
             Self::NotFound => "the address of the game server cannot be found",
             Self::NotPublic => "the address of the game server is not a public one",
             Self::NoConnection => "the game server cannot be reached: it may be down or restarting",
@@ -74,6 +76,9 @@ impl LinkReason {
             }
             Self::OtherCredentials => "paired again, connecting",
             Self::OurFault => "an internal error, we try again",
+            Self::UnreadableRow => {
+                "what is stored of the pairing cannot be read: the operator has to repair it, there is nothing for you to do"
+            }
             Self::OurDatabase => "our database does not answer, we try again",
         }
     }

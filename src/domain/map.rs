@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::domain::{
     grid::{self, GridStyle},
     items::{self, ItemNames},
-    time::{self, Timestamp},
+    time::Timestamp,
 };
 
 /// Edge of the largest map there may be, metres.
@@ -266,10 +266,7 @@ pub struct MapNote {
     /// User id, `null` for all but `user` notes.
     #[schema(required)]
     pub author: Option<String>,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime, required)]
+    #[schema(required)]
     pub expires_at: Option<Timestamp>,
 }

@@ -184,7 +184,7 @@ fn nonce_time(nonce: &str) -> Option<Timestamp> {
     });
     // The tail makes it unique; a bare time would be no nonce.
     let parsed = NaiveDateTime::parse_from_str(time, "%Y-%m-%dT%H:%M:%SZ").ok()?;
-    (digits_in_place && !rest.is_empty()).then(|| parsed.and_utc())
+    (digits_in_place && !rest.is_empty()).then(|| parsed.into())
 }
 
 /// True if the answer to `check_authentication` confirms (check 12): key-value form, each line split at its first
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn now() -> Timestamp {
-        Utc.with_ymd_and_hms(2026, 11, 21, 12, 0, 0).unwrap()
+        Utc.with_ymd_and_hms(2026, 11, 21, 12, 0, 0).unwrap().into()
     }
 
     fn good() -> Vec<(&'static str, String)> {

@@ -157,12 +157,12 @@ impl<K: Clone + Eq + Hash, V> Remembered<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use chrono::DateTime;
 
     use super::*;
+    use crate::domain::time::Timestamp;
 
     fn at(seconds: i64) -> Moment {
-        DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
+        Timestamp::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
     }
 
     fn target(owner: &str) -> Target {

@@ -10,7 +10,7 @@ use crate::domain::{
     guessing::Ceiling,
     ids::{HelperDeviceId, ServerId},
     limits::ACTIVE_PAIRING_CODES,
-    time::{self, Timestamp},
+    time::Timestamp,
 };
 
 /// Lifetime of a code.
@@ -37,6 +37,7 @@ impl PairingCode {
         (characters.len() == 4 && characters.iter().all(|byte| ALPHABET.contains(byte))).then_some(Self(code))
     }
 
+    /// The code with its prefix, as it is shown.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -86,12 +87,8 @@ pub struct ConfirmationRequest {
     pub label: Option<String>,
     /// The network that it is in: an IPv4 address, or the first of an IPv6 /64.
     pub network: String,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     pub requested_at: Timestamp,
     /// When its code expires.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     pub expires_at: Timestamp,
     pub confirmed: bool,
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::domain::{
-    payment_event_kind::PaymentEventKind, plan::TierPrices, tier::SubscriptionStatus, time::Timestamp,
+    payment_event_kind::PaymentEventKind, plan::TierPrices, tier::SubscriptionStatus, time::Timestamp, words::words,
 };
 
 /// Longest id of the provider, characters.
@@ -47,30 +47,17 @@ pub struct ChargeReport {
     pub charge: Option<String>,
 }
 
-/// Reason for which an admin has to look at a charge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportKind {
-    /// The payer wants the money back from their bank; it is to be answered in time.
-    DisputeOpened,
-    /// The bank gave the money back.
-    DisputeLost,
-    /// Won, or withdrawn.
-    DisputeClosed,
-    /// The bank did not take the money back.
-    RefundFailed,
-}
-
-impl ReportKind {
-    pub const ALL: [Self; 4] = [Self::DisputeOpened, Self::DisputeLost, Self::DisputeClosed, Self::RefundFailed];
-
-    /// As it is stored, shown and counted.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::DisputeOpened => "dispute_opened",
-            Self::DisputeLost => "dispute_lost",
-            Self::DisputeClosed => "dispute_closed",
-            Self::RefundFailed => "refund_failed",
-        }
+words! {
+    /// Reason for which an admin has to look at a charge.
+    pub enum ReportKind {
+        /// The payer wants the money back from their bank; it is to be answered in time.
+        DisputeOpened = "dispute_opened",
+        /// The bank gave the money back.
+        DisputeLost = "dispute_lost",
+        /// Won, or withdrawn.
+        DisputeClosed = "dispute_closed",
+        /// The bank did not take the money back.
+        RefundFailed = "refund_failed",
     }
 }
 
@@ -112,33 +99,20 @@ pub enum UnreadableEvent {
     Field(&'static str),
 }
 
-/// Reason for which an event waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParkReason {
-    /// The provider did not answer, or refused to.
-    ProviderUnavailable,
-    /// The provider does not know the subscription.
-    UnknownSubscription,
-    /// Stored, but without a tier.
-    UnknownPrice,
-    UnknownCustomer,
-    /// Checkout named a user who does not (or no longer) exist.
-    UnknownUser,
-    /// The subscription kept changing meanwhile.
-    Contended,
-}
-
-impl ParkReason {
-    /// As it is stored and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ProviderUnavailable => "provider_unavailable",
-            Self::UnknownSubscription => "unknown_subscription",
-            Self::UnknownPrice => "unknown_price",
-            Self::UnknownCustomer => "unknown_customer",
-            Self::UnknownUser => "unknown_user",
-            Self::Contended => "contended",
-        }
+words! {
+    /// Reason for which an event waits.
+    pub enum ParkReason {
+        /// The provider did not answer, or refused to.
+        ProviderUnavailable = "provider_unavailable",
+        /// The provider does not know the subscription.
+        UnknownSubscription = "unknown_subscription",
+        /// Stored, but without a tier.
+        UnknownPrice = "unknown_price",
+        UnknownCustomer = "unknown_customer",
+        /// Checkout named a user who does not (or no longer) exist.
+        UnknownUser = "unknown_user",
+        /// The subscription kept changing meanwhile.
+        Contended = "contended",
     }
 }
 
@@ -284,7 +258,7 @@ fn text_at(value: &Value, pointer: &str) -> Option<String> {
 }
 
 fn time_at(value: &Value, pointer: &str) -> Option<Timestamp> {
-    Timestamp::from_timestamp_secs(value.pointer(pointer)?.as_i64()?)
+    Timestamp::from_timestamp(value.pointer(pointer)?.as_i64()?, 0)
 }
 
 #[cfg(test)]
@@ -295,7 +269,7 @@ mod tests {
     use crate::domain::plan::PriceList;
 
     fn at(seconds: i64) -> Option<Timestamp> {
-        Timestamp::from_timestamp_secs(seconds)
+        Timestamp::from_timestamp(seconds, 0)
     }
 
     fn event(kind: &str, object: Value) -> Result<PaymentEvent, UnreadableEvent> {

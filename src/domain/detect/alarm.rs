@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_that_rose_while_nobody_looked_triggers_at_the_first_answer() {
+    fn an_alarm_that_rose_while_the_link_was_down_triggers_at_the_first_answer() {
         let mut alarms = Alarms::new();
         alarms.remember("7", false);
         alarms.remember("8", true);

@@ -8,12 +8,7 @@ use super::{
     presence::{Sighting, Sightings},
     track::{Track, Turn},
 };
-use crate::domain::{
-    grid::CELL,
-    map::Marker,
-    time::{self, Moment},
-    world_event::EventKind,
-};
+use crate::domain::{grid::CELL, map::Marker, time::Moment, world_event::EventKind};
 
 /// A new ship further out than this has just been made, metres beyond the edge.
 const ARRIVES_BEYOND: f64 = 4.0 * CELL;
@@ -61,7 +56,7 @@ impl Cargo {
         match sighting {
             Sighting::New if !events.priming && events.around.is_beyond(ARRIVES_BEYOND, x, y) => {
                 ship.egress_at = Some(now + EGRESS_AFTER);
-                let data = json!({ "markerId": id.to_string(), "egressAt": time::to_wire((now + EGRESS_AFTER).stamp) });
+                let data = json!({ "markerId": id.to_string(), "egressAt": (now + EGRESS_AFTER).stamp.to_wire() });
                 events
                     .report(EventKind::Cargo, "entered", at, data, |place| format!("Cargo ship is coming in {place}"));
             }

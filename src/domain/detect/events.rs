@@ -123,7 +123,7 @@ mod tests {
     use crate::domain::detect::testing::at;
 
     #[test]
-    fn a_game_server_on_which_something_happens_all_the_time_has_so_many_events_a_minute() {
+    fn a_game_server_on_which_something_happens_all_the_time_has_a_limit_of_events_a_minute() {
         let around = MapContext { map_size: 0, monuments: &[] };
         let mut window = event_window();
         let mut reported = |seconds| {

@@ -6,11 +6,7 @@ use chrono::TimeDelta;
 use serde_json::json;
 
 use super::events::Events;
-use crate::domain::{
-    monument::Monument,
-    time::{self, Moment},
-    world_event::EventKind,
-};
+use crate::domain::{monument::Monument, time::Moment, world_event::EventKind};
 
 /// From the call of the heavy scientists until the crate opens (the game's default).
 const UNLOCK_AFTER: TimeDelta = TimeDelta::minutes(15);
@@ -47,7 +43,7 @@ impl OilRigs {
             return;
         }
         let unlocks_at = events.now + UNLOCK_AFTER;
-        let data = json!({ "rig": rig.oil_rig(), "unlocksAt": time::to_wire(unlocks_at.stamp) });
+        let data = json!({ "rig": rig.oil_rig(), "unlocksAt": unlocks_at.stamp.to_wire() });
         let title = |_: &str| format!("Heavy scientists were called to the {}", rig.name());
         events.report(EventKind::Oilrig, "called", Some((rig.x, rig.y)), data, title);
         self.0.insert(key, OilRig { monument: rig.clone(), unlocks_at, done: 0 });
@@ -86,7 +82,7 @@ impl OilRig {
 
     fn report(&self, (minutes, action): (i64, &'static str), events: &mut Events) {
         let (name, x, y) = (self.monument.name(), self.monument.x, self.monument.y);
-        let mut data = json!({ "rig": self.monument.oil_rig(), "unlocksAt": time::to_wire(self.unlocks_at.stamp) });
+        let mut data = json!({ "rig": self.monument.oil_rig(), "unlocksAt": self.unlocks_at.stamp.to_wire() });
         if minutes < 0 {
             data["minutes"] = json!(-minutes);
         }

@@ -6,12 +6,7 @@ use super::{
     events::Events,
     presence::{Sighting, Sightings},
 };
-use crate::domain::{
-    plain_text::plain_text,
-    server_state::Member,
-    time::{Timestamp, to_wire},
-    world_event::EventKind,
-};
+use crate::domain::{plain_text::plain_text, server_state::Member, time::Timestamp, world_event::EventKind};
 
 /// Members that are followed; the game's default team has eight.
 const MAX_MEMBERS: u32 = 256;
@@ -79,7 +74,7 @@ impl Team {
             let before = self.leader.replace(leader.to_owned());
             if before.is_some() {
                 let named = leader.parse().ok().and_then(|id| self.members.get(&id));
-                let name = named.map_or("Somebody else", |member| &member.name);
+                let name = named.map_or("Another player", |member| &member.name);
                 let data = json!({ "steamId": leader, "previousSteamId": before });
                 events.report(EventKind::Team, "leader_changed", None, data, |_| format!("{name} leads the team now"));
             }
@@ -114,7 +109,7 @@ impl Team {
         };
         if died_again || (before.alive && !member.alive) {
             let mut data = data.clone();
-            data["diedAt"] = json!(member.died_at.map(to_wire));
+            data["diedAt"] = json!(member.died_at.map(Timestamp::to_wire));
             // Where the member was before: afterwards the game sends nothing, or the place of the new life.
             let place = before.at.or(at);
             events.report(EventKind::Death, "died", place, data, |place| format!("{name} died {place}"));
@@ -175,6 +170,7 @@ mod tests {
             alive: true,
             spawned_at: Some(at(1).stamp),
             died_at: None,
+            afk_since: None,
         };
         (id, member)
     }

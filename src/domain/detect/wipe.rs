@@ -16,6 +16,7 @@ const SAME_WIPE: TimeDelta = TimeDelta::seconds(60);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct World {
+    #[serde(serialize_with = "time::exact_option")]
     pub wiped_at: Option<Timestamp>,
     pub seed: Option<u32>,
     pub salt: Option<u32>,
@@ -80,7 +81,7 @@ impl World {
 impl Wipe {
     /// The event, after the new world has been stored.
     pub fn event(&self, now: Timestamp) -> WorldEvent {
-        let data = [("wipedAt", json!(self.wiped_at.map(time::to_wire))), ("reasons", json!(self.reasons))];
+        let data = [("wipedAt", json!(self.wiped_at.map(Timestamp::to_wire))), ("reasons", json!(self.reasons))];
         WorldEvent {
             kind: EventKind::Wipe,
             action: "wiped",

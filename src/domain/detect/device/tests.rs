@@ -25,6 +25,7 @@ impl Base {
             reachable: Reachable::Ok,
             place: DevicePlace::default(),
             storage: None,
+            turns_back: None,
         };
         Self { devices: Devices::default(), window: event_window(), id: "7".into(), device }
     }
@@ -95,11 +96,11 @@ fn a_switch_that_is_turned_is_an_event_and_how_it_is_first_seen_is_none() {
     assert_eq!(base.turned(100, false), [""; 0], "a restart repeats nothing");
     let mut base = base.restarted();
     base.devices.remember(&base.id, ReportedFacts { on: Some(false), there: Some(true), ..ReportedFacts::default() });
-    assert_eq!(base.turned(200, true), ["turned_on"], "turned while nobody looked");
+    assert_eq!(base.turned(200, true), ["turned_on"], "turned while the link was down");
 }
 
 #[test]
-fn who_toggles_a_switch_has_turned_it_and_nobody_else_has() {
+fn who_toggles_a_switch_has_turned_it_and_no_one_else_has() {
     let mut base = Base::new(DeviceKind::Switch);
     base.turned(0, false);
     let by = |events: Vec<(&'static str, Value)>| events[0].1["by"].clone();
