@@ -47,7 +47,18 @@ pub fn escaped(text: &str) -> String {
 /// Control characters, and those that reorder or hide the text around them.
 fn is_invisible(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 /// Bytes of the tag that `text` begins with.
@@ -79,6 +90,7 @@ mod tests {
     #[test]
     fn invisible_characters_are_removed() {
         assert_eq!(plain_text(" a\u{202e}b\u{7}c\u{0} ", 80), "abc");
+        assert_eq!(plain_text("\u{61c}a\u{ad}b\u{206a}c\u{e0041}\u{180e}", 80), "abc");
     }
 
     #[test]

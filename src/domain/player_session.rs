@@ -67,7 +67,8 @@ pub fn play_time_by_hour(sessions: impl IntoIterator<Item = (Timestamp, Timestam
     let mut hours = [0; 24];
     for (mut from, to) in sessions {
         while from < to {
-            let Some(next) = from.duration_trunc(TimeDelta::hours(1)).ok().map(|hour| hour + TimeDelta::hours(1))
+            let Some(next) =
+                from.duration_trunc(TimeDelta::hours(1)).ok().map(|hour| Timestamp::from(hour) + TimeDelta::hours(1))
             else {
                 break;
             };
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_somebody_came_online_is_not_known_at_the_first_look() {
+    fn the_first_look_does_not_show_who_came_online() {
         let quiet = SessionStep { begins: true, ..Default::default() };
         assert_eq!(look(None, true, None, at(1)), quiet);
         assert_eq!(look(None, true, Some(at(0)), at(16)), quiet, "nor after a time without looks");
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn play_time_is_told_by_the_hour_of_the_day() {
+    fn play_time_is_shown_by_the_hour_of_the_day() {
         let hours =
             play_time_by_hour([(at(30), at(90)), (at(24 * 60), at(24 * 60 + 5)), (at(7), at(7)), (at(9), at(8))]);
         assert_eq!((hours[12], hours[13]), (35 * 60, 30 * 60));

@@ -17,11 +17,13 @@ use crate::domain::{
     time::{Moment, Timestamp},
 };
 
-/// For how long an incident that has ended is part of the state, and at most how many, the newest. Open ones all are.
+/// For how long an incident that has ended is part of the state. Open ones all are.
 pub const SHOWN_FOR: TimeDelta = TimeDelta::hours(24);
+/// Most incidents of the state that have ended, the newest.
 pub const SHOWN: usize = 50;
-/// For how long a drill that has ended is part of the state, and at most how many, the newest.
+/// For how long a drill that has ended is part of the state.
 pub const DRILL_SHOWN_FOR: TimeDelta = TimeDelta::minutes(10);
+/// Most drills of the state that have ended, the newest.
 pub const DRILLS_SHOWN: usize = 10;
 
 /// Incidents known only from pushes, by title; titles are free text, so further ones share an incident.
@@ -108,7 +110,7 @@ impl Raids {
             && let Some(tracked) = self.incidents.get_mut(&pushed)
         {
             // The push came first: its incident is this alarm's.
-            if unseen_since.is_none() {
+            if !unseen_since.is_some_and(|since| tracked.is_pushed_since(since)) {
                 tracked.seen_on_link(now);
             }
             tracked.title.get_or_insert_with(|| tracked.incident.alarm_name.clone());

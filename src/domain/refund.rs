@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::domain::time::Timestamp;
+use crate::domain::{time::Timestamp, words::words};
 
 /// The provider knows an idempotency key for at least a day.
 const KEY_KEPT: TimeDelta = TimeDelta::hours(23);
@@ -98,32 +98,17 @@ impl RefundStatus {
     }
 }
 
-/// Reason for which a refund was not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefundRefusal {
-    UnknownCharge,
-    AlreadyRefunded,
-    /// The bank of the payer has the money back for as long as a dispute is open.
-    Disputed,
-    /// The provider refused for another reason.
-    Refused,
-    /// The provider has no such refund, a day after it was asked for.
-    NotMade,
-}
-
-impl RefundRefusal {
-    pub const ALL: [Self; 5] =
-        [Self::UnknownCharge, Self::AlreadyRefunded, Self::Disputed, Self::Refused, Self::NotMade];
-
-    /// As the audit log has it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::UnknownCharge => "unknown_charge",
-            Self::AlreadyRefunded => "already_refunded",
-            Self::Disputed => "charge_disputed",
-            Self::Refused => "payment_provider_refused",
-            Self::NotMade => "not_made",
-        }
+words! {
+    /// Reason for which a refund was not made.
+    pub enum RefundRefusal {
+        UnknownCharge = "unknown_charge",
+        AlreadyRefunded = "already_refunded",
+        /// The bank of the payer has the money back for as long as a dispute is open.
+        Disputed = "charge_disputed",
+        /// The provider refused for another reason.
+        Refused = "payment_provider_refused",
+        /// The provider has no such refund, a day after it was asked for.
+        NotMade = "not_made",
     }
 }
 

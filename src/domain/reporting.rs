@@ -9,7 +9,7 @@ use chrono::TimeDelta;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::domain::time::{self, Moment, Timestamp};
+use crate::domain::time::{Moment, Timestamp};
 
 /// Silence in fewer answers is no evidence.
 const ANSWERS: u32 = 30;
@@ -104,7 +104,7 @@ impl Silence {
     }
 
     fn words(&self, what: &str) -> String {
-        let since = self.since.map(time::to_wire).unwrap_or_default();
+        let since = self.since.map(Timestamp::to_wire).unwrap_or_default();
         format!("no {what} in {} answers of the map since {since}", self.answers)
     }
 }
@@ -144,7 +144,7 @@ impl Reporting {
     }
 
     /// The write failed: the verdicts are taken again.
-    pub fn put_back(&mut self) {
+    pub fn requeue(&mut self) {
         self.is_unwritten = true;
     }
 }
@@ -198,7 +198,7 @@ mod tests {
         assert!(!reporting.see_shops(0, at(610)) && reporting.take_unwritten().is_none(), "it is known");
         assert!(reporting.see_shops(3, at(620)));
         assert_eq!(reporting.known().reports().shops, Reported::Yes);
-        assert!((63..=122).all(|poll| !reporting.see_shops(0, at(poll * 10))), "silence begins anew");
+        assert!((63..=122).all(|poll| !reporting.see_shops(0, at(poll * 10))), "silence begins again");
         assert!(reporting.see_shops(0, at(1_230)), "what was reported may be no longer");
     }
 

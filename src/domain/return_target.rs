@@ -18,6 +18,9 @@ pub fn choose(requested: Option<&str>, frontend: &Url, admin: &Url) -> String {
     }
 }
 
+/// The query by which a page without others learns that the user did not sign in.
+pub const CANCELLED: &str = "signIn=cancelled";
+
 /// The target, with the outcome that the user did not sign in.
 pub fn cancelled(target: &str) -> String {
     let Ok(mut url) = Url::parse(target) else { return target.to_owned() };

@@ -1,36 +1,21 @@
 //! Sets of the state's keys: those that a client wants of a state, or may see of it.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::domain::change::Section;
+use crate::domain::{change::Section, words::words};
 
-/// A key of the state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum StateKey {
-    Server,
-    Team,
-    MapMarkers,
-    Devices,
-    MapNotes,
-    Raids,
-}
-
-impl StateKey {
-    /// All, in the order of the state.
-    pub const ALL: [Self; 6] = [Self::Server, Self::Team, Self::MapMarkers, Self::Devices, Self::MapNotes, Self::Raids];
-
-    /// As in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Team => "team",
-            Self::MapMarkers => "mapMarkers",
-            Self::Devices => "devices",
-            Self::MapNotes => "mapNotes",
-            Self::Raids => "raids",
-        }
+words! {
+    /// A key of the state.
+    #[derive(Deserialize, ToSchema)]
+    pub enum StateKey {
+        Server = "server",
+        Team = "team",
+        MapMarkers = "mapMarkers",
+        Devices = "devices",
+        MapNotes = "mapNotes",
+        Raids = "raids",
+        Timers = "timers",
     }
 }
 
@@ -44,6 +29,7 @@ impl From<Section> for StateKey {
             Section::Devices => Self::Devices,
             Section::MapNotes => Self::MapNotes,
             Section::Raids => Self::Raids,
+            Section::Timers => Self::Timers,
         }
     }
 }

@@ -19,7 +19,8 @@ use crate::domain::{
     link_reason::LinkReason,
     map::{MapNote, Marker, ShownMarker},
     reporting::Reports,
-    time::{self, Timestamp},
+    team_timer::TeamTimer,
+    time::Timestamp,
 };
 
 /// A member of the paired player's team.
@@ -35,12 +36,13 @@ pub struct Member {
     pub grid: String,
     pub online: bool,
     pub alive: bool,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime, required)]
+    #[schema(required)]
     pub spawned_at: Option<Timestamp>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime, required)]
+    #[schema(required)]
     pub died_at: Option<Timestamp>,
+    /// Since when the member has not moved, once that is five minutes; `null` for those who are offline or dead.
+    #[schema(required)]
+    pub afk_since: Option<Timestamp>,
 }
 
 /// Facts about the team as a whole.
@@ -50,6 +52,10 @@ pub struct TeamHead {
     /// SteamID64.
     #[schema(required)]
     pub leader_id: Option<String>,
+    /// A warning about our answers in the team's chat: `loop` (stopped for a minute) or `other_bot` (another bot answers
+    /// beside us: choose another prefix).
+    #[schema(value_type = Option<String>, required)]
+    pub chat_notice: Option<&'static str>,
 }
 
 /// The connection to the game server, as users see it.
@@ -83,28 +89,27 @@ impl ConnectionState {
 pub struct ServerHead {
     pub connection: ConnectionState,
     /// Since when the connection is in this state.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
     /// Reason for the missing connection, in words.
     #[schema(value_type = Option<String>, required)]
     pub reason: Option<LinkReason>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime, required)]
+    #[schema(required)]
     pub next_attempt_at: Option<Timestamp>,
     #[schema(required)]
     pub name: Option<String>,
     /// Edge length of the world, metres.
     #[schema(required)]
     pub map_size: Option<u32>,
+    /// Seed of the world's generator.
+    #[schema(required)]
+    pub map_seed: Option<u32>,
     #[schema(required)]
     pub players: Option<u32>,
     #[schema(required)]
     pub max_players: Option<u32>,
     #[schema(required)]
     pub queued_players: Option<u32>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime, required)]
+    #[schema(required)]
     pub wiped_at: Option<Timestamp>,
     /// Hour of the day in the game, 0–24.
     #[schema(required)]
@@ -113,6 +118,15 @@ pub struct ServerHead {
     pub sunrise: Option<f64>,
     #[schema(required)]
     pub sunset: Option<f64>,
+    /// Real seconds from sunrise to sunset and from sunset to sunrise, once they are learned; remembered for the game
+    /// server.
+    #[schema(required)]
+    pub day_seconds: Option<u32>,
+    #[schema(required)]
+    pub night_seconds: Option<u32>,
+    /// The next sunset or sunrise, whichever comes first.
+    #[schema(required)]
+    pub day_night_at: Option<Timestamp>,
     /// Remembered for the game server, also across wipes and restarts.
     pub reports: Reports,
     /// `server`, `team`, `mapMarkers` and `devices`, as far as they had no answer for three of their polls. Empty, and
@@ -241,6 +255,8 @@ pub struct ServerState {
     pub map_notes: Keyed<Arc<str>, MapNote>,
     /// Incidents of the last day, by incident id.
     pub raids: Keyed<Arc<str>, Incident>,
+    /// Timers that players set in chat, by timer id.
+    pub timers: Keyed<Arc<str>, TeamTimer>,
 }
 
 impl ServerState {
@@ -254,6 +270,7 @@ impl ServerState {
                 next_attempt_at: None,
                 name: None,
                 map_size: None,
+                map_seed: None,
                 players: None,
                 max_players: None,
                 queued_players: None,
@@ -261,6 +278,9 @@ impl ServerState {
                 hour: None,
                 sunrise: None,
                 sunset: None,
+                day_seconds: None,
+                night_seconds: None,
+                day_night_at: None,
                 reports: Reports::default(),
                 stale: StaleSections::new(),
             }),
@@ -270,6 +290,7 @@ impl ServerState {
             devices: Keyed::new(),
             map_notes: Keyed::new(),
             raids: Keyed::new(),
+            timers: Keyed::new(),
         }
     }
 
@@ -304,6 +325,9 @@ pub struct StateDocument<'a> {
     /// Incidents of the last day, by incident id. A client raises the alarm on any that it has not shown yet.
     #[schema(value_type = HashMap<String, Incident>, required = false)]
     raids: &'a Keyed<Arc<str>, Incident>,
+    /// Timers that players set in chat, by timer id.
+    #[schema(value_type = HashMap<String, TeamTimer>, required = false)]
+    timers: &'a Keyed<Arc<str>, TeamTimer>,
 }
 
 /// The team of the paired player, in JSON.
@@ -325,6 +349,7 @@ impl Serialize for ServerState {
             devices: &self.devices,
             map_notes: &self.map_notes,
             raids: &self.raids,
+            timers: &self.timers,
         };
         document.serialize(serializer)
     }

@@ -21,7 +21,8 @@ use crate::domain::{
     detect::MapContext,
     items,
     map::{MapPlace, Marker, MarkerKind, SellOrder},
-    time::Timestamp,
+    time::{self, Timestamp},
+    words::words,
 };
 
 /// The stable id of a shop: its place in centimetres, as `<x>_<y>`.
@@ -135,8 +136,10 @@ pub struct Offer {
     /// Part of the full condition, 0..1; absent where the game does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<f64>,
+    #[serde(serialize_with = "time::exact")]
     pub first_seen_at: Timestamp,
     /// When its price or stock last changed.
+    #[serde(serialize_with = "time::exact")]
     pub changed_at: Timestamp,
 }
 
@@ -179,35 +182,16 @@ impl Shop {
     }
 }
 
-/// A change of an offer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfferChange {
-    /// The offer is new, or its shop is.
-    Listed,
-    PriceChanged,
-    SoldOut,
-    Restocked,
-    /// The offer is no longer there, or its shop is not.
-    Delisted,
-}
-
-impl OfferChange {
-    /// The news as it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Listed => "listed",
-            Self::PriceChanged => "price_changed",
-            Self::SoldOut => "sold_out",
-            Self::Restocked => "restocked",
-            Self::Delisted => "delisted",
-        }
-    }
-
-    /// Reads news as it is written.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Listed, Self::PriceChanged, Self::SoldOut, Self::Restocked, Self::Delisted]
-            .into_iter()
-            .find(|news| news.as_str() == text)
+words! {
+    /// A change of an offer.
+    pub enum OfferChange {
+        /// The offer is new, or its shop is.
+        Listed = "listed",
+        PriceChanged = "price_changed",
+        SoldOut = "sold_out",
+        Restocked = "restocked",
+        /// The offer is no longer there, or its shop is not.
+        Delisted = "delisted",
     }
 }
 
@@ -320,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_map_sells_itself_is_told_apart() {
+    fn the_shops_of_the_map_itself_are_distinguished() {
         let monuments =
             [Monument::new("outpost", 1000.0, 1000.0).unwrap(), Monument::new("launchsite", 500.0, 500.0).unwrap()];
         let ground = MarketGround::of(&MapContext { map_size: 3000, monuments: &monuments });

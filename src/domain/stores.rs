@@ -3,42 +3,27 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::domain::{items, raid_cost};
+use crate::domain::{items, raid_cost, words::words};
 
-/// The name of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum StoreName {
-    /// Texts of the dashboard and the bot, with places in braces.
-    Messages,
-    /// Ingredients of items.
-    Crafting,
-    /// Tools needed to get through walls and doors.
-    Raid,
-    /// Questions about this service, and their answers.
-    Faq,
+words! {
+    /// The name of a store.
+    #[derive(PartialOrd, Ord, Hash, ToSchema)]
+    pub enum StoreName {
+        /// Texts of the dashboard and the bot, with places in braces.
+        Messages = "messages",
+        /// Ingredients of items.
+        Crafting = "crafting",
+        /// Tools needed to get through walls and doors.
+        Raid = "raid",
+        /// Questions about this service, and their answers.
+        Faq = "faq",
+    }
 }
 
 impl StoreName {
-    pub const ALL: [Self; 4] = [Self::Messages, Self::Crafting, Self::Raid, Self::Faq];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Messages => "messages",
-            Self::Crafting => "crafting",
-            Self::Raid => "raid",
-            Self::Faq => "faq",
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|store| store.as_str() == name)
-    }
-
     /// The content that the store ships with, as JSON text.
     pub fn shipped(self) -> &'static str {
         static CRAFTING: LazyLock<String> = LazyLock::new(|| crafting().to_string());
@@ -98,7 +83,7 @@ mod tests {
     #[test]
     fn every_store_ships_with_content_that_it_would_take() {
         for store in StoreName::ALL {
-            assert_eq!(StoreName::parse(store.as_str()), Some(store));
+            assert_eq!(StoreName::parse(store.word()), Some(store));
             assert_eq!(check_data(store.shipped(), STORE_BYTES), Ok(()), "{store:?}");
             let content: Value = serde_json::from_str(store.shipped()).unwrap();
             assert!(content.as_object().is_some_and(|content| !content.is_empty()), "{store:?}");

@@ -5,9 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::{
-    billing_interval::BillingInterval,
-    limits::SHOP_WATCHES_PER_SERVER,
-    time::{self, Timestamp},
+    billing_interval::BillingInterval, limits::SHOP_WATCHES_PER_SERVER, time::Timestamp, words::words,
 };
 
 /// Time that a tier remains after a payment could not be charged.
@@ -15,70 +13,35 @@ pub const GRACE: TimeDelta = TimeDelta::days(7);
 /// Time that a tier remains after its subscription should have been renewed, without news of the renewal.
 pub const RENEWAL_LEEWAY: TimeDelta = TimeDelta::days(3);
 
-/// A tier to subscribe to; the smallest comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Tier {
-    Scout,
-    Operator,
-    Overlord,
-}
-
-impl Tier {
-    pub const ALL: [Self; 3] = [Self::Scout, Self::Operator, Self::Overlord];
-
-    /// As it is stored and sent.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Scout => "SCOUT",
-            Self::Operator => "OPERATOR",
-            Self::Overlord => "OVERLORD",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tier| tier.as_str() == text)
+words! {
+    /// A tier to subscribe to; the smallest comes first.
+    #[derive(PartialOrd, Ord, ToSchema)]
+    pub enum Tier {
+        Scout = "SCOUT",
+        Operator = "OPERATOR",
+        Overlord = "OVERLORD",
     }
 }
 
-/// Status of a subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum SubscriptionStatus {
-    Active,
-    Trialing,
-    /// A payment could not be charged and is tried again.
-    PastDue,
-    /// Ended, for good.
-    Canceled,
-    /// The first payment is not done.
-    Incomplete,
-    /// No payment is tried again.
-    Unpaid,
-    Paused,
+words! {
+    /// Status of a subscription.
+    #[derive(ToSchema)]
+    pub enum SubscriptionStatus {
+        Active = "ACTIVE",
+        Trialing = "TRIALING",
+        /// A payment could not be charged and is tried again.
+        PastDue = "PAST_DUE",
+        /// Ended, for good.
+        Canceled = "CANCELED",
+        /// The first payment is not done.
+        Incomplete = "INCOMPLETE",
+        /// No payment is tried again.
+        Unpaid = "UNPAID",
+        Paused = "PAUSED",
+    }
 }
 
 impl SubscriptionStatus {
-    const ALL: [Self; 7] =
-        [Self::Active, Self::Trialing, Self::PastDue, Self::Canceled, Self::Incomplete, Self::Unpaid, Self::Paused];
-
-    /// As it is stored and sent.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "ACTIVE",
-            Self::Trialing => "TRIALING",
-            Self::PastDue => "PAST_DUE",
-            Self::Canceled => "CANCELED",
-            Self::Incomplete => "INCOMPLETE",
-            Self::Unpaid => "UNPAID",
-            Self::Paused => "PAUSED",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text)
-    }
-
     /// The payment provider's word for it. One that we do not know (yet) entitles to nothing.
     pub fn of_provider(word: &str) -> Self {
         match word {
@@ -189,10 +152,10 @@ impl TierSubscription {
 
     /// Its state, in words.
     fn fact(&self, now: Timestamp) -> String {
-        let tier = self.tier.map_or("a price that is not configured", Tier::as_str);
-        let until = |end: Option<Timestamp>| end.map_or_else(|| "an unknown time".to_owned(), time::to_wire);
+        let tier = self.tier.map_or("a price that is not configured", Tier::word);
+        let until = |end: Option<Timestamp>| end.map_or_else(|| "an unknown time".to_owned(), Timestamp::to_wire);
         let end = until(self.period_end);
-        let stands = match self.status {
+        let standing = match self.status {
             SubscriptionStatus::Active | SubscriptionStatus::Trialing if self.is_overdue(now) => {
                 format!("ended or was renewed at {end}; the payment provider has not said so")
             }
@@ -202,7 +165,7 @@ impl TierSubscription {
             SubscriptionStatus::PastDue if self.tier_at(now).is_some() => {
                 let paid = self.paid_tier.filter(|paid| Some(*paid) != self.tier);
                 let stays =
-                    paid.map_or("its tier".to_owned(), |paid| format!("the tier {}, which was paid,", paid.as_str()));
+                    paid.map_or("its tier".to_owned(), |paid| format!("the tier {}, which was paid,", paid.word()));
                 format!("could not be charged; {stays} stays until {}", until(self.grace_ends()))
             }
             SubscriptionStatus::PastDue if self.paid_tier.is_none() => "could not be charged".to_owned(),
@@ -217,7 +180,7 @@ impl TierSubscription {
             SubscriptionStatus::Paused => "is paused".to_owned(),
         };
         let yearly = if self.interval == Some(BillingInterval::Year) { "yearly " } else { "" };
-        format!("The {yearly}subscription to {tier} {stands}.")
+        format!("The {yearly}subscription to {tier} {standing}.")
     }
 }
 
@@ -274,17 +237,17 @@ pub fn effective(subscriptions: &[TierSubscription], beta: Option<&BetaEntry>, n
         SubscriptionStatus::Incomplete => Some(other.fact(now)),
         SubscriptionStatus::Canceled => other.tier_at(now).map(|_| other.fact(now)),
         _ => {
-            let name = other.tier.map_or("another price", Tier::as_str);
+            let name = other.tier.map_or("another price", Tier::word);
             Some(format!("A subscription to {name} runs besides and is charged, too: the portal cancels it."))
         }
     }));
     if let Some(BetaEntry { tier, expires_at }) = beta {
-        let until = expires_at.map_or_else(String::new, |end| format!(" until {}", time::to_wire(end)));
+        let until = expires_at.map_or_else(String::new, |end| format!(" until {}", end.to_wire()));
         why.push(match (active_beta, paid) {
-            (None, _) => format!("The beta test of {} is over.", tier.as_str()),
-            (Some(_), None) => format!("A beta tester has {}{until}.", tier.as_str()),
+            (None, _) => format!("The beta test of {} is over.", tier.word()),
+            (Some(_), None) => format!("A beta tester has {}{until}.", tier.word()),
             (Some(_), Some(_)) => {
-                format!("A beta tester has {}{until}, but a paid subscription goes before.", tier.as_str())
+                format!("A beta tester has {}{until}, but a paid subscription goes before.", tier.word())
             }
         });
     }
@@ -298,7 +261,7 @@ mod tests {
     use super::*;
 
     fn at(day: i64) -> Timestamp {
-        Timestamp::from_timestamp_secs(1_800_000_000).unwrap() + TimeDelta::days(day)
+        Timestamp::from_timestamp(1_800_000_000, 0).unwrap() + TimeDelta::days(day)
     }
 
     /// A subscription for the days 0 to 30.
@@ -434,12 +397,12 @@ mod tests {
     #[test]
     fn words_are_read_as_they_are_written() {
         for status in SubscriptionStatus::ALL {
-            assert_eq!(SubscriptionStatus::parse(status.as_str()), Some(status));
-            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+            assert_eq!(SubscriptionStatus::parse(status.word()), Some(status));
+            assert_eq!(serde_json::to_value(status).unwrap(), status.word());
         }
         for tier in Tier::ALL {
-            assert_eq!(Tier::parse(tier.as_str()), Some(tier));
-            assert_eq!(serde_json::to_value(tier).unwrap(), tier.as_str());
+            assert_eq!(Tier::parse(tier.word()), Some(tier));
+            assert_eq!(serde_json::to_value(tier).unwrap(), tier.word());
         }
         assert_eq!(SubscriptionStatus::of_provider("frozen"), SubscriptionStatus::Unpaid);
     }

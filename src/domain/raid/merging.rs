@@ -6,15 +6,16 @@ use super::{
     MergedIncident, Raids,
     tracked::{QUIET, Tracked},
 };
+use crate::domain::time::Moment;
 
 impl Raids {
     /// Merges each incident into the older one that would have taken its first trigger.
-    pub fn merge(&mut self) -> Vec<MergedIncident> {
+    pub fn merge(&mut self, now: Moment) -> Vec<MergedIncident> {
         let ids: Vec<String> = self.incidents.keys().cloned().collect();
         let merged = ids.into_iter().filter_map(|id| {
             let newer = self.incidents.get(&id)?;
             let mut older = self.incidents.range(..id.clone()).rev();
-            let into = older.find(|(_, older)| older.would_have_taken(newer))?.0.clone();
+            let into = older.find(|(_, older)| older.would_have_taken(newer, now))?.0.clone();
             let newer = self.incidents.remove(&id)?;
             self.incidents.get_mut(&into)?.absorb(newer);
             Some(MergedIncident { id, into })
@@ -24,14 +25,16 @@ impl Raids {
 }
 
 impl Tracked {
-    fn would_have_taken(&self, newer: &Tracked) -> bool {
+    fn would_have_taken(&self, newer: &Tracked, now: Moment) -> bool {
         let is_open = self.incident.ended_at.is_none() && (!self.incident.late || newer.incident.late);
+        // An end in the future is one of before the clock was set back: that incident is the older one, in truth.
+        let is_older = newer.incident.ended_at.is_some_and(|end| end > now.stamp);
         let is_drill = self.incident.drill || newer.incident.drill;
         let (began, at) = (self.first_trigger, newer.first_trigger);
         let is_near = at - began >= TimeDelta::zero() && at - self.last_trigger <= QUIET;
         // Triggers of the ledger are taken for those of now if the clock was set back since.
         let is_near = is_near && newer.incident.first_at - self.incident.last_at <= QUIET;
-        is_open && !is_drill && is_near && self.is_of_the_same_alarm(newer)
+        is_open && !is_older && !is_drill && is_near && self.is_of_the_same_alarm(newer)
     }
 
     /// Two devices may have one name; a push says only that.
@@ -59,7 +62,6 @@ impl Tracked {
         }
         self.incident.count = self.incident.count.saturating_add(incident.count);
         self.incident.last_at = self.incident.last_at.max(incident.last_at);
-        self.incident.ended_at = incident.ended_at.map(|_| self.incident.last_at + QUIET);
         self.incident.paths.extend(incident.paths);
         for (user, at) in incident.acks {
             self.incident.acks.entry(user).or_insert(at);

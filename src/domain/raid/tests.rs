@@ -119,7 +119,7 @@ fn after_ninety_quiet_seconds_a_trigger_is_a_new_incident() {
 }
 
 #[test]
-fn the_last_update_of_an_incident_is_sent_even_when_nobody_ticked() {
+fn the_last_update_of_an_incident_is_sent_even_without_a_tick() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
     timeline.alarm("7", 1_000);
@@ -367,7 +367,7 @@ fn an_acknowledgement_is_noted_once_for_each_user() {
     let acks = &timeline.raids.get("incident-001").unwrap().acks;
     assert_eq!((acks.len(), acks[&"alice".into()]), (2, at(5).stamp));
     assert!(timeline.raids.acknowledge("another", &"alice".into(), at(8).stamp).is_none());
-    assert_eq!(seen(&timeline.alarm("7", 20_000)), [("incident-001", 2, true)], "it silences nobody else");
+    assert_eq!(seen(&timeline.alarm("7", 20_000)), [("incident-001", 2, true)], "it silences no other user");
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn what_a_user_who_is_gone_took_note_of_is_forgotten() {
 }
 
 #[test]
-fn a_path_or_name_that_is_new_is_shown_at_once_and_rings_nobody() {
+fn a_path_or_name_that_is_new_is_shown_at_once_and_rings_no_one() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
     let update = timeline.pushed_late("Front door", 1_000, 1_000);

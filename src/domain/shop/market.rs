@@ -30,8 +30,9 @@ pub const MAX_SHOPS: usize = 5_000;
 /// Missing in this many complete answers, over at least this long, makes a shop gone.
 const MISSES: u32 = 3;
 const MISSING_FOR: TimeDelta = TimeDelta::seconds(6);
-/// Time for which, and number up to which, the gone are remembered here; the database has them longer.
+/// Time for which the gone are remembered here; the database has them longer.
 pub const REMEMBERED: TimeDelta = TimeDelta::hours(24);
+/// Most shops that are gone and remembered, the newest.
 pub const MAX_GONE: usize = 1_000;
 /// A shop that appears where none was is the same that vanished elsewhere no longer ago than this.
 const MOVE_SPAN: TimeDelta = TimeDelta::hours(1);
@@ -101,7 +102,7 @@ impl Market {
         let seen: Vec<VendorId> = groups().map(|group| group[0].0).collect();
         self.miss(&seen, now);
         if std::mem::replace(&mut self.ground, ground) != self.ground {
-            self.tell_npcs();
+            self.reclassify_npcs();
         }
         let there = self.shops.iter().filter(|(_, followed)| followed.gone_at().is_none()).count();
         let mut room = MAX_SHOPS.saturating_sub(there);
@@ -179,14 +180,14 @@ impl Market {
     }
 
     /// Puts back changes that could not be stored: they are taken again with the next.
-    pub fn put_back(&mut self, write: MarketWrite) {
+    pub fn requeue(&mut self, write: MarketWrite) {
         self.unwritten.extend(write.shops.iter().map(|shop| shop.id));
         for record in write.records.into_iter().rev() {
             self.records.push_front(record);
         }
         self.bound_records();
         if write.reports.is_some() {
-            self.reporting.put_back();
+            self.reporting.requeue();
         }
     }
 
@@ -230,7 +231,7 @@ impl Market {
     }
 
     /// Decides again which shops are the map's own.
-    fn tell_npcs(&mut self) {
+    fn reclassify_npcs(&mut self) {
         let mut changed = Vec::new();
         for (id, followed) in &mut self.shops {
             let npc = self.ground.is_npc(*id);

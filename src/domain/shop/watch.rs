@@ -19,7 +19,7 @@
 
 use std::cmp::Ordering;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
@@ -27,6 +27,7 @@ use super::{Offer, OfferKey, Price, Shop, VendorId};
 use crate::domain::{
     items::{self, ItemNames, SCRAP},
     time::Timestamp,
+    words::words,
     world_event::{EventKind, WorldEvent},
 };
 
@@ -53,32 +54,19 @@ pub struct ShopWatch {
     pub version: i32,
 }
 
-/// The expectation of the price, by the piece.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum PriceDirection {
-    AtMost,
-    AtLeast,
-    /// An unchanged price: each change is news.
-    #[default]
-    Changes,
+words! {
+    /// The expectation of the price, by the piece.
+    #[derive(Default, Deserialize, ToSchema)]
+    pub enum PriceDirection {
+        AtMost = "atMost",
+        AtLeast = "atLeast",
+        /// An unchanged price: each change is news.
+        #[default]
+        Changes = "changes",
+    }
 }
 
 impl PriceDirection {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AtMost => "atMost",
-            Self::AtLeast => "atLeast",
-            Self::Changes => "changes",
-        }
-    }
-
-    /// Reads a direction as it is written.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::AtMost, Self::AtLeast, Self::Changes].into_iter().find(|direction| direction.as_str() == text)
-    }
-
     fn is_met(self, price: Price, expected: Price) -> bool {
         let order = price.by_piece(expected);
         match self {
@@ -89,30 +77,18 @@ impl PriceDirection {
     }
 }
 
-/// The side of the shops: they sell or buy the item.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum WatchSide {
-    #[default]
-    Sells,
-    /// They are paid with it: the price is what they give.
-    Buys,
+words! {
+    /// The side of the shops: they sell or buy the item.
+    #[derive(Default, Deserialize, ToSchema)]
+    pub enum WatchSide {
+        #[default]
+        Sells = "sells",
+        /// They are paid with it: the price is what they give.
+        Buys = "buys",
+    }
 }
 
 impl WatchSide {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sells => "sells",
-            Self::Buys => "buys",
-        }
-    }
-
-    /// Reads a side as it is written.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Sells, Self::Buys].into_iter().find(|side| side.as_str() == text)
-    }
-
     /// The item that is watched and the one it is traded for; each with whether it is a blueprint.
     fn goods(self, key: &OfferKey) -> ((i32, bool), (i32, bool)) {
         let (sold, paid) = ((key.item_id, key.item_is_blueprint), (key.currency_id, key.currency_is_blueprint));
@@ -146,37 +122,18 @@ pub struct WatchedPrice {
     pub price: Price,
 }
 
-/// The state of a watched offer. `missing`: it is not there, or its shop is not. `changed`: by the piece it costs
-/// something else than expected, more than `atMost` or less than `atLeast`. `undercut`: another player's shop that has
-/// it in stock beats it by the piece. `returned`: it was missing and is back, until there is something else to say.
-/// `ok`: it is as expected. Of several that hold, the first of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum WatchState {
-    Ok,
-    Changed,
-    Undercut,
-    Missing,
-    Returned,
-}
-
-impl WatchState {
-    /// The state as it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Changed => "changed",
-            Self::Undercut => "undercut",
-            Self::Missing => "missing",
-            Self::Returned => "returned",
-        }
-    }
-
-    /// Reads a state as it is written.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Ok, Self::Changed, Self::Undercut, Self::Missing, Self::Returned]
-            .into_iter()
-            .find(|state| state.as_str() == text)
+words! {
+    /// The state of a watched offer. `missing`: it is not there, or its shop is not. `changed`: by the piece it costs
+    /// something else than expected, more than `atMost` or less than `atLeast`. `undercut`: another player's shop that has
+    /// it in stock beats it by the piece. `returned`: it was missing and is back, until there is something else to say.
+    /// `ok`: it is as expected. Of several that hold, the first of these.
+    #[derive(ToSchema)]
+    pub enum WatchState {
+        Ok = "ok",
+        Changed = "changed",
+        Undercut = "undercut",
+        Missing = "missing",
+        Returned = "returned",
     }
 }
 
@@ -309,7 +266,7 @@ impl ShopWatch {
             }
         };
         match (known.sold_out, found.sold_out) {
-            _ if is_news => Some(found.state.as_str()),
+            _ if is_news => Some(found.state.word()),
             (false, true) => Some("sold_out"),
             (true, false) if found.price.is_some() => Some("restocked"),
             _ => None,
@@ -359,7 +316,7 @@ impl ShopWatch {
         let said = |price: Price| format!("{} for {} {currency}", price.quantity, price.cost);
         let price = self.finding.price.map(said).unwrap_or_default();
         match (action, self.finding.undercut_by) {
-            ("missing", _) => format!("{offer} is not there any more"),
+            ("missing", _) => format!("{offer} is no longer there"),
             ("returned", _) => format!("{offer} is back, {price}"),
             ("changed", _) => format!("{offer} is now {price}"),
             ("undercut", Some((_, better))) => format!("{offer} is {price}, and elsewhere {}", said(better)),

@@ -22,7 +22,7 @@ fn an_alarm_is_not_taken_for_one_that_a_user_has_acknowledged() {
 }
 
 #[test]
-fn two_reports_that_only_their_time_joins_are_told_at_once() {
+fn two_reports_that_only_their_time_joins_are_announced_at_once() {
     let mut timeline = Timeline::new();
     timeline.named_alarm("7", "Roof", 0);
     let wall = timeline.pushed("Wall is under attack", 2_000);
@@ -89,7 +89,7 @@ fn of_many_alarms_that_only_one_path_reports_none_is_lost() {
         let now = i64::from(number) * 700;
         told.extend(timeline.pushed(&format!("push {number}"), now));
         let link = timeline.named_alarm(&number.to_string(), &format!("link {number}"), now + 500);
-        assert_eq!(link.len(), 1, "told at once");
+        assert_eq!(link.len(), 1, "announced at once");
         told.extend(link);
     }
     let told: BTreeSet<String> = told.into_iter().map(|raid| raid.alarm_name).collect();
@@ -113,7 +113,7 @@ fn an_incident_that_many_titles_share_is_no_devices() {
 
 proptest! {
     #[test]
-    fn over_both_paths_every_name_is_told_at_once_or_was_told_of_its_incident(
+    fn over_both_paths_every_name_is_announced_at_once_or_with_its_incident(
         steps in prop::collection::vec((0_i64..40_000, 0_u8..4, any::<bool>(), any::<bool>()), 1..200),
     ) {
         let mut timeline = Timeline::new();
@@ -140,7 +140,7 @@ proptest! {
                 *id != update.incident && other.incident.alarm_id == incident.alarm_id
                     && other.title.as_deref() == Some(title)
             });
-            prop_assert!(!names.insert(said.clone()) || has_message || is_learnt, "{} is not told", said);
+            prop_assert!(!names.insert(said.clone()) || has_message || is_learnt, "{} is not announced", said);
             prop_assert!(incident.alarm_name == said || title == said, "{} is not kept", said);
             if acknowledges {
                 timeline.raids.acknowledge(&update.incident, &"alice".into(), at(now).stamp);

@@ -23,7 +23,7 @@ fn known(alarm_id: &str, name: &str) -> Incident {
 /// Restores it and merges.
 fn merge(raids: &mut Raids, known: Incident, milliseconds: i64) -> Vec<MergedIncident> {
     assert!(raids.restore("0".into(), known, None, at(milliseconds)));
-    raids.merge()
+    raids.merge(at(milliseconds))
 }
 
 fn into_known(id: &str) -> Vec<MergedIncident> {
@@ -46,7 +46,7 @@ fn what_rang_before_the_ledger_was_known_belongs_to_the_known_incident() {
     assert!(!alarm(&mut raids, "7", "Gate", at(100_000), "3").opened);
     assert_eq!(raids.tick(at(200_000)).len(), 1);
     assert_eq!(raids.get("0").unwrap().ended_at, Some(at(190_000).stamp));
-    assert_eq!(raids.merge(), [], "that was all");
+    assert_eq!(raids.merge(at(200_000)), [], "that was all");
 }
 
 #[test]
@@ -82,14 +82,17 @@ fn what_is_over_late_or_a_drill_takes_nothing() {
 }
 
 #[test]
-fn what_is_over_ends_after_the_last_trigger_of_both() {
+fn what_takes_one_that_is_over_goes_on() {
     let mut raids = Raids::new();
     let ended = Incident { first_at: at(1_000).stamp, last_at: at(1_000).stamp, ..known("7", "Gate") };
     let ended = Incident { ended_at: Some(at(91_000).stamp), ..ended };
     assert!(raids.restore("1".into(), ended, None, at(100_000)));
     let longer = Incident { last_at: at(20_000).stamp, ..known("7", "Gate") };
     assert_eq!(merge(&mut raids, longer, 100_000), into_known("1"));
-    assert_eq!(raids.get("0").unwrap().ended_at, Some(at(110_000).stamp));
+    assert_eq!(raids.get("0").unwrap().ended_at, None);
+    assert!(!alarm(&mut raids, "7", "Gate", at(105_000), "2").opened, "it has not been quiet");
+    raids.tick(at(195_001));
+    assert_eq!(raids.get("0").unwrap().ended_at, Some(at(195_000).stamp));
 }
 
 #[test]
@@ -99,4 +102,14 @@ fn what_is_hours_apart_stays_apart_when_the_clock_was_set_back_since() {
     let of_before = Incident { first_at: one, last_at: one, ended_at: Some(other), ..known("7", "Gate") };
     assert!(raids.restore("1".into(), of_before, None, at(60_000)));
     assert_eq!(merge(&mut raids, known("7", "Gate"), 60_000), []);
+}
+
+#[test]
+fn what_was_over_before_the_clock_was_set_back_stays_apart() {
+    let mut raids = Raids::new();
+    let [first_at, last_at, ended_at] = [73_000, 196_000, 286_000].map(|milliseconds| at(milliseconds).stamp);
+    let of_before = Incident { first_at, last_at, ended_at: Some(ended_at), ..known("7", "Gate") };
+    assert!(raids.restore("1".into(), of_before, None, at(91_000)));
+    let of_now = Incident { last_at: at(6_000).stamp, ..known("7", "Gate") };
+    assert_eq!(merge(&mut raids, of_now, 91_000), []);
 }

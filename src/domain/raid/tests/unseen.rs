@@ -35,6 +35,16 @@ fn a_rise_that_the_link_missed_is_the_only_push_that_is_open() {
 }
 
 #[test]
+fn a_rise_that_the_link_missed_is_one_more_than_a_push_of_before() {
+    let mut timeline = Timeline::new();
+    let opened = timeline.pushed("Front door", 50_000)[0].incident.clone();
+    let update = timeline.unseen("7", "Front door", 100_000, 130_000);
+    assert_eq!((update.incident.as_str(), update.opened), (opened.as_str(), false));
+    let incident = timeline.raids.get(&opened).unwrap();
+    assert_eq!((incident.count, incident.last_at), (2, at(130_000).stamp));
+}
+
+#[test]
 fn a_rise_that_neither_the_link_nor_a_push_reported_rings() {
     let mut timeline = Timeline::new();
     timeline.pushed("Front door", 50_000);

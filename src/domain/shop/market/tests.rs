@@ -120,7 +120,7 @@ fn a_shop_that_moves_is_recognised_by_its_name_and_prices() {
 }
 
 #[test]
-fn whose_a_shop_is_is_told_once_the_map_is_known() {
+fn the_owner_of_a_shop_is_shown_once_the_map_is_known() {
     let mut market = Market::default();
     let machines = [machine(2010.0, 2000.0, "Outpost", &[order("wood", 1, 1, 1)]), bobs(&[order("wood", 1, 1, 1)])];
     let markers: Vec<Arc<Marker>> = machines.iter().cloned().map(Arc::new).collect();
@@ -187,7 +187,7 @@ fn what_could_not_be_stored_is_taken_again() {
     answer(&mut market, 0, &[bobs(&[order("wood", 1000, 10, 5)])]);
     let first = market.take_unwritten().unwrap();
     answer(&mut market, 10, &[bobs(&[order("wood", 1000, 9, 5)])]);
-    market.put_back(first);
+    market.requeue(first);
     let write = market.take_unwritten().unwrap();
     assert_eq!(write.shops, [bob(&market)]);
     assert_eq!(write.records.iter().map(|record| record.price.cost).collect::<Vec<_>>(), [10, 9]);

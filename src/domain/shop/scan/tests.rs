@@ -121,7 +121,7 @@ fn a_name_that_looks_like_an_older_one_elsewhere_is() {
     assert!(!imitates(&known("Metal Mart"), "Metal Market", 900.0));
     assert!(!imitates(&known("A Shop"), "A  Shop!", 900.0), "what the game calls it");
     let npc = machine(2000.0, 2000.0, "Outpost", &[order("wood", 1000, 20, 1)]);
-    assert!(imitates(&npc, "Outpost", 900.0), "nobody else is the map's own shop");
+    assert!(imitates(&npc, "Outpost", 900.0), "no other is the map's own shop");
     assert!(!imitates(&known("Metal Mart"), "Outpost", 900.0));
 }
 

@@ -262,16 +262,16 @@ fn what_shops_pay_for_an_item_is_watched_from_the_other_side() {
 fn states_are_read_as_they_are_written() {
     use WatchState::*;
     for state in [Ok, Changed, Undercut, Missing, Returned] {
-        assert_eq!(WatchState::parse(state.as_str()), Some(state));
-        assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+        assert_eq!(WatchState::parse(state.word()), Some(state));
+        assert_eq!(serde_json::to_value(state).unwrap(), state.word());
     }
     assert_eq!(WatchState::parse("sold_out"), None);
     for direction in [PriceDirection::AtMost, PriceDirection::AtLeast, PriceDirection::Changes] {
-        assert_eq!(PriceDirection::parse(direction.as_str()), Some(direction));
-        assert_eq!(serde_json::to_value(direction).unwrap(), direction.as_str());
+        assert_eq!(PriceDirection::parse(direction.word()), Some(direction));
+        assert_eq!(serde_json::to_value(direction).unwrap(), direction.word());
     }
     for side in [WatchSide::Sells, WatchSide::Buys] {
-        assert_eq!(WatchSide::parse(side.as_str()), Some(side));
-        assert_eq!(serde_json::to_value(side).unwrap(), side.as_str());
+        assert_eq!(WatchSide::parse(side.word()), Some(side));
+        assert_eq!(serde_json::to_value(side).unwrap(), side.word());
     }
 }

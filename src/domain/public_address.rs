@@ -1,5 +1,5 @@
-//! Permitted addresses of game servers. They arrive in push messages and are untrusted: no push may make this
-//! service call its own network.
+//! Addresses of the public internet. Those of game servers and channels come from outside and are untrusted: none may
+//! make this service call its own network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,0 +1,72 @@
+//! An alarm in the team's chat: how far its line came.
+
+use chrono::TimeDelta;
+use utoipa::ToSchema;
+
+use crate::domain::{time::Timestamp, words::words};
+
+/// A line that has waited longer is not said: none waits for more than twenty seconds, and its process is gone.
+const SAID_WITHIN: TimeDelta = TimeDelta::seconds(60);
+
+words! {
+    /// The way of an alarm's line into the team's chat.
+    #[derive(ToSchema)]
+    pub enum SpokenState {
+        /// Waits for its turn.
+        Queued = "queued",
+        /// The game server took it.
+        Accepted = "accepted",
+        /// Not said.
+        Failed = "failed",
+        /// Another user of the team has just announced the same.
+        Superseded = "superseded",
+    }
+}
+
+words! {
+    /// Reason for a line that was not said.
+    #[derive(ToSchema)]
+    pub enum SpokenFault {
+        /// No link was in a team.
+        NoTeam = "no_team",
+        /// The game server took no line in time, or the link was down.
+        NotTaken = "not_taken",
+    }
+}
+
+/// A line, as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpokenLine {
+    pub state: SpokenState,
+    pub fault: Option<SpokenFault>,
+    pub queued_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+}
+
+impl SpokenLine {
+    /// As it is now: a line that waits for too long was never said.
+    pub fn at(self, now: Timestamp) -> Self {
+        match self.state {
+            SpokenState::Queued if now - self.queued_at >= SAID_WITHIN => {
+                Self { state: SpokenState::Failed, fault: Some(SpokenFault::NotTaken), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_left_in_the_queue_by_a_crash_has_failed() {
+        let queued_at = Timestamp::UNIX_EPOCH;
+        let line = SpokenLine { state: SpokenState::Queued, fault: None, queued_at, ended_at: None };
+        assert_eq!(line.at(queued_at + TimeDelta::seconds(59)), line);
+        let failed = line.at(queued_at + TimeDelta::seconds(60));
+        assert_eq!((failed.state, failed.fault), (SpokenState::Failed, Some(SpokenFault::NotTaken)));
+        let said = SpokenLine { state: SpokenState::Accepted, ..line };
+        assert_eq!(said.at(queued_at + TimeDelta::days(1)), said);
+    }
+}
