@@ -1,14 +1,19 @@
 //! Entries of the timeline, and the paging through them.
 
-use chrono::DateTime;
+use chrono::TimeDelta;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::domain::{
     ids::{GameServerId, ServerId, UserId},
-    time::{self, Timestamp},
+    time::Timestamp,
     world_event::{EventKind, WorldEvent},
 };
+
+/// The action of an entry that came as a push.
+pub const PUSHED: &str = "pushed";
+/// A push is sent this long after what it reports, or before the link sees that, at most.
+pub const PUSHED_WITHIN: TimeDelta = TimeDelta::minutes(2);
 
 /// Owner of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +34,6 @@ pub struct TimelineEntry {
     /// The event within the kind, for example `entered`.
     pub action: String,
     /// When it happened, as well as it is known.
-    #[serde(serialize_with = "time::wire")]
     pub ts: Timestamp,
     /// `""` where there is no place.
     pub grid: String,
@@ -76,6 +80,30 @@ impl TimelineEntry {
         }
     }
 
+    /// The player of a death or login, and when it was: a push and the link may both say so.
+    pub fn happened(&self) -> Option<(&str, Timestamp)> {
+        let text = |key: &str| self.data.get(key).and_then(Value::as_str);
+        let player = text("steamId").filter(|_| matches!(self.kind.as_str(), "death" | "login"))?;
+        Some((player, text("diedAt").and_then(|at| at.parse().ok()).unwrap_or(self.ts)))
+    }
+
+    /// The one of two entries in which the link saw what came as a push, with what the push adds; none if they are of
+    /// two deaths or logins.
+    pub fn joined(&self, other: &Self) -> Option<Self> {
+        let (pushed, seen) = match (self.action == PUSHED, other.action == PUSHED) {
+            (true, false) => (self, other),
+            (false, true) => (other, self),
+            _ => return None,
+        };
+        let ((player, sent), (same, at)) = (pushed.happened()?, seen.happened()?);
+        let is_one = pushed.kind == seen.kind && player == same && (sent - at).abs() <= PUSHED_WITHIN;
+        if !is_one || seen.data.contains_key("by") {
+            return None;
+        }
+        let by = pushed.data.get("by").map(|by| ("by".to_owned(), by.clone()));
+        Some(Self { data: seen.data.clone().into_iter().chain(by).collect(), ..seen.clone() })
+    }
+
     /// The cursor of the page after this entry.
     pub fn cursor(&self) -> Cursor {
         Cursor { ts: self.ts, id: self.id.clone() }
@@ -91,7 +119,7 @@ impl Cursor {
     /// Reads what [`to_wire`](Self::to_wire) wrote.
     pub fn parse(text: &str) -> Option<Self> {
         let (micros, id) = text.split_once('.').filter(|(_, id)| !id.chars().any(char::is_control))?;
-        let ts = DateTime::from_timestamp_micros(micros.parse().ok()?).filter(|ts| time::is_storable(*ts))?;
+        let ts = Timestamp::from_timestamp_micros(micros.parse().ok()?).filter(|ts| ts.is_storable())?;
         Some(Self { ts, id: id.to_owned() })
     }
 }
@@ -106,11 +134,41 @@ impl EventKind {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn entry(kind: &str, action: &str, seconds: i64, data: &Value) -> TimelineEntry {
+        let (id, kind, action) = (format!("{action} {seconds}"), kind.to_owned(), action.to_owned());
+        let (ts, data) = (Timestamp::from_timestamp(1_800_000_000 + seconds, 0).unwrap(), data.as_object().unwrap());
+        let (grid, title) = (String::new(), String::new());
+        TimelineEntry { id, kind, action, ts, grid, x: None, y: None, title, data: data.clone() }
+    }
+
+    #[test]
+    fn a_push_and_what_the_link_saw_are_one_death_or_login() {
+        let pushed = entry("death", PUSHED, 0, &json!({ "steamId": "1", "by": "a bear", "message": "Island" }));
+        let at = |seconds| entry("death", "died", seconds, &json!({ "steamId": "1", "diedAt": null }));
+        let joined = pushed.joined(&at(110)).unwrap();
+        assert_eq!((joined.id.as_str(), &joined.data["by"]), ("died 110", &json!("a bear")));
+        assert_eq!(at(-110).joined(&pushed).unwrap().data["steamId"], "1");
+        assert_eq!(pushed.joined(&at(121)), None);
+        // The link was away, and sees later when it was.
+        let late = entry("death", "died", 9_000, &json!({ "steamId": "1", "diedAt": pushed.ts.to_wire() }));
+        assert!(pushed.joined(&late).is_some());
+        assert_eq!(pushed.joined(&joined), None, "that is another push");
+        assert_eq!(pushed.joined(&pushed), None);
+        assert_eq!(pushed.joined(&entry("login", "login", 0, &json!({ "steamId": "1" }))), None);
+        assert_eq!(pushed.joined(&entry("death", "died", 0, &json!({ "steamId": "2" }))), None);
+        let login = entry("login", PUSHED, 0, &json!({ "steamId": "1", "name": "Ann", "message": "Island" }));
+        assert_eq!(login.joined(&entry("login", "login", 5, &json!({ "steamId": "1" }))).unwrap().action, "login");
+        assert_eq!(login.joined(&entry("login", "login", 5, &json!({ "trackedPlayer": "x" }))), None);
+        assert_eq!(entry("team", "left", 0, &json!({ "steamId": "1" })).happened(), None);
+    }
 
     #[test]
     fn a_cursor_is_read_as_it_was_written_and_nothing_else_is() {
-        let cursor = Cursor { ts: DateTime::from_timestamp_micros(1_800_000_000_123_456).unwrap(), id: "a.b".into() };
+        let cursor = Cursor { ts: Timestamp::from_timestamp_micros(1_800_000_000_123_456).unwrap(), id: "a.b".into() };
         assert_eq!(Cursor::parse(&cursor.to_wire()), Some(cursor));
         for bad in ["", ".", "x.y", "12", "99999999999999999999.a", "-300000000000000000.x", "1.\0", "1.a\n"] {
             assert_eq!(Cursor::parse(bad), None, "{bad}");

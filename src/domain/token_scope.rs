@@ -1,33 +1,20 @@
 //! The scopes of a user's API token: less than its user may do, never more.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::domain::access::Action;
+use crate::domain::{access::Action, words::words};
 
-/// One thing that a token may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum TokenScope {
-    /// Read what its user may watch, and watch it at the relay.
-    Read,
-    /// List smart devices, toggle switches, and acknowledge alarms.
-    Devices,
-    /// Read the team's chat, and say lines in it.
-    Chat,
-}
-
-impl TokenScope {
-    /// All, in the order in which they are shown.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Devices, Self::Chat];
-
-    /// As in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Devices => "devices",
-            Self::Chat => "chat",
-        }
+words! {
+    /// One thing that a token may do.
+    #[derive(Deserialize, ToSchema)]
+    pub enum TokenScope {
+        /// Read what its user may watch, and watch it at the relay.
+        Read = "read",
+        /// List smart devices, toggle switches, and acknowledge alarms.
+        Devices = "devices",
+        /// Read the team's chat, and say lines in it.
+        Chat = "chat",
     }
 }
 

@@ -34,6 +34,7 @@ impl WikiSlug {
         is_slug.then(|| Self(text.to_owned()))
     }
 
+    /// The slug, as in the page's path.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,84 +1,42 @@
 //! Events of a game world, in the form of the relay message `event`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::domain::{
     sections::{Sections, StateKey},
-    time::{self, Timestamp},
+    time::Timestamp,
+    words::words,
 };
 
-/// The family of a world event, named as in the timeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum EventKind {
-    Cargo,
-    Heli,
-    Chinook,
-    Crate,
-    Oilrig,
-    Vendor,
-    Explosion,
-    Death,
-    Raid,
-    Login,
-    Logout,
-    /// Joined, left, respawned, a new leader.
-    Team,
-    Wipe,
-    Shop,
-    Device,
-    Gap,
-    /// Lines of chat were dropped.
-    Chat,
+words! {
+    /// The family of a world event, named as in the timeline.
+    #[derive(PartialOrd, Ord, Hash, Deserialize, ToSchema)]
+    pub enum EventKind {
+        Cargo = "cargo",
+        Heli = "heli",
+        Chinook = "chinook",
+        Crate = "crate",
+        Oilrig = "oilrig",
+        Vendor = "vendor",
+        Explosion = "explosion",
+        Death = "death",
+        Raid = "raid",
+        Login = "login",
+        Logout = "logout",
+        /// Joined, left, respawned, a new leader.
+        Team = "team",
+        Wipe = "wipe",
+        Shop = "shop",
+        Device = "device",
+        Gap = "gap",
+        /// Lines of chat were dropped.
+        Chat = "chat",
+    }
 }
 
 impl EventKind {
-    /// Every kind.
-    pub const ALL: [Self; 17] = [
-        Self::Cargo,
-        Self::Heli,
-        Self::Chinook,
-        Self::Crate,
-        Self::Oilrig,
-        Self::Vendor,
-        Self::Explosion,
-        Self::Death,
-        Self::Raid,
-        Self::Login,
-        Self::Logout,
-        Self::Team,
-        Self::Wipe,
-        Self::Shop,
-        Self::Device,
-        Self::Gap,
-        Self::Chat,
-    ];
-
-    /// The word on the wire and in the database.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Cargo => "cargo",
-            Self::Heli => "heli",
-            Self::Chinook => "chinook",
-            Self::Crate => "crate",
-            Self::Oilrig => "oilrig",
-            Self::Vendor => "vendor",
-            Self::Explosion => "explosion",
-            Self::Death => "death",
-            Self::Raid => "raid",
-            Self::Login => "login",
-            Self::Logout => "logout",
-            Self::Team => "team",
-            Self::Wipe => "wipe",
-            Self::Shop => "shop",
-            Self::Device => "device",
-            Self::Gap => "gap",
-            Self::Chat => "chat",
-        }
-    }
-
     /// The keys of the state that its receiver must see: the one that it is about; all for chat, which is under none.
     pub fn sections(self) -> Sections {
         let about = match self {
@@ -114,7 +72,6 @@ pub struct WorldEvent {
     pub x: Option<f64>,
     /// Metres from the south-west corner, to the north.
     pub y: Option<f64>,
-    #[serde(serialize_with = "time::wire")]
     pub ts: Timestamp,
     /// One line of English.
     pub title: String,
