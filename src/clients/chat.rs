@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn refusals_are_distinguished() {
         assert!(matches!(refused(401, None, json!({ "code": 0 })), ChatPlatformError::TokenRefused));
         assert!(matches!(refused(404, None, json!({ "code": 10_002 })), ChatPlatformError::TokenRefused));
         for (status, code) in [(404, 10_004), (403, 50_001)] {

@@ -2,7 +2,11 @@
 
 use std::{io, time::Duration};
 
-use reqwest::dns::{Name, Resolving};
+use chrono::{DateTime, Utc};
+use reqwest::{
+    dns::{Name, Resolving},
+    header::DATE,
+};
 use rustls::ClientConfig;
 
 use crate::net::{
@@ -47,12 +51,26 @@ pub async fn send(neighbour: Neighbour, request: reqwest::RequestBuilder) -> req
         Some(trace) => request.header("traceparent", trace.traceparent()),
         None => request,
     };
+    send_outside(neighbour, request).await
+}
+
+/// Sends the request to a host that a user names, which learns nothing of the caller's trace.
+pub async fn send_outside(
+    neighbour: Neighbour,
+    request: reqwest::RequestBuilder,
+) -> reqwest::Result<reqwest::Response> {
     let answered = request.send().await;
     neighbour.count(match &answered {
         Ok(response) => RequestOutcome::of_status(response.status().as_u16()),
         Err(_) => RequestOutcome::Failed,
     });
     answered
+}
+
+/// The time at which the answer was made, by the clock there.
+pub fn date(answer: &reqwest::Response) -> Option<DateTime<Utc>> {
+    let date = answer.headers().get(DATE)?.to_str().ok()?;
+    Some(DateTime::parse_from_rfc2822(date).ok()?.to_utc())
 }
 
 /// Failure of reading a body.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 
@@ -23,10 +25,13 @@ const NEIGHBOUR: &str = "the identity provider";
 /// Largest answers that are read, bytes.
 const MAX_VERIFICATION: usize = 64 * 1024;
 const MAX_PROFILE: usize = 1024 * 1024;
+const MAX_AVATAR: usize = 32 * 1024;
 const MAX_DISPLAY_NAME: usize = 64;
 const MAX_AVATAR_URL: usize = 512;
-/// Sign-in works without a profile, so it does not wait long for one.
+/// Sign-in works without a profile, so it does not wait long for one; nor does a page for a picture.
 const PROFILE_TIMEOUT: Duration = Duration::from_secs(4);
+/// The first bytes of a JPEG.
+const JPEG: &[u8] = &[0xff, 0xd8, 0xff];
 
 /// Name and picture of an account, as the platform shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +58,19 @@ pub enum VerifyError {
 }
 
 impl IdentityClient {
-    pub fn new(http: reqwest::Client, Identity { provider, profiles }: Identity) -> Self {
+    pub(crate) fn new(http: reqwest::Client, Identity { provider, profiles }: Identity) -> Self {
         Self { http, provider, profiles }
+    }
+
+    /// The time of the provider, if it says one; on failure, why it does not answer.
+    pub async fn time_there(&self) -> Result<Option<DateTime<Utc>>, String> {
+        let asked = http::send(Neighbour::SignIn, self.http.head(&self.provider.endpoint)).await;
+        let answer = asked.map_err(|error| http::reason(&error))?;
+        // Any other status is that of a provider that would take a sign-in.
+        match answer.status() {
+            status if status.is_server_error() => Err(format!("status {status}")),
+            _ => Ok(http::date(&answer)),
+        }
     }
 
     /// Checks 11 and 12: the provider itself says whether it made this assertion.
@@ -85,7 +101,37 @@ impl IdentityClient {
         }
     }
 
+    /// False without a key: nothing is known of any account.
+    pub fn has_profiles(&self) -> bool {
+        self.profiles.is_some()
+    }
+
+    /// The picture of an account, a JPEG of 64 by 64 pixels; `None` if the platform has none. It is fetched from the
+    /// address that we make of its hash: an answer of the platform cannot make us connect to anywhere else.
+    pub async fn avatar(&self, id: &PlatformId) -> Result<Option<Bytes>, ClientError> {
+        let Some(api) = &self.profiles else { return Ok(None) };
+        self.fetch_avatar(api, id).await.map_err(|reason| ClientError::Unavailable { neighbour: NEIGHBOUR, reason })
+    }
+
+    async fn fetch_avatar(&self, api: &ProfileApi, id: &PlatformId) -> Result<Option<Bytes>, String> {
+        let hash = self.fetch_summary(api, id).await?.and_then(|player| player.avatarhash);
+        let Some(hash) = hash.filter(|hash| is_avatar_hash(hash)) else { return Ok(None) };
+        let request = self.http.get(api.avatars.at(&format!("/{hash}_medium.jpg"))).timeout(PROFILE_TIMEOUT);
+        let response = http::send(Neighbour::Profiles, request).await.map_err(|e| http::reason(&e))?;
+        match response.status() {
+            reqwest::StatusCode::OK => {}
+            reqwest::StatusCode::NOT_FOUND => return Ok(None),
+            status => return Err(format!("status {status} for a picture")),
+        }
+        let picture = read_capped(response, MAX_AVATAR).await.map_err(|e| e.to_string())?;
+        Ok(picture.starts_with(JPEG).then(|| picture.into()))
+    }
+
     async fn fetch_profile(&self, api: &ProfileApi, id: &PlatformId) -> Result<Option<PlatformProfile>, String> {
+        Ok(self.fetch_summary(api, id).await?.and_then(profile_of))
+    }
+
+    async fn fetch_summary(&self, api: &ProfileApi, id: &PlatformId) -> Result<Option<Summary>, String> {
         let request = self
             .http
             .get(api.base_url.at("/ISteamUser/GetPlayerSummaries/v0002/"))
@@ -96,7 +142,7 @@ impl IdentityClient {
             return Err(format!("status {}", response.status()));
         }
         let body = read_capped(response, MAX_PROFILE).await.map_err(|e| e.to_string())?;
-        profile_of(&body, id).map_err(|e| format!("unreadable answer (line {}, column {})", e.line(), e.column()))
+        summary_of(&body, id).map_err(|e| format!("unreadable answer (line {}, column {})", e.line(), e.column()))
     }
 }
 
@@ -116,19 +162,26 @@ struct Summary {
     steamid: String,
     personaname: Option<String>,
     avatarfull: Option<String>,
+    avatarhash: Option<String>,
 }
 
-/// The profile of `id` in an answer of GetPlayerSummaries; players come in any order, unknown ones are missing. A
-/// profile without a usable name is none.
-fn profile_of(body: &[u8], id: &PlatformId) -> serde_json::Result<Option<PlatformProfile>> {
+/// The account `id` in an answer of GetPlayerSummaries; players come in any order, unknown ones are missing.
+fn summary_of(body: &[u8], id: &PlatformId) -> serde_json::Result<Option<Summary>> {
     let summaries: Summaries = serde_json::from_slice(body)?;
-    let player = summaries.response.players.into_iter().find(|player| player.steamid == id.as_str());
-    Ok(player.and_then(|player| {
-        Some(PlatformProfile {
-            display_name: clean_name(player.personaname.as_deref()?)?,
-            avatar_url: player.avatarfull.filter(|url| is_https(url)),
-        })
-    }))
+    Ok(summaries.response.players.into_iter().find(|player| player.steamid == id.as_str()))
+}
+
+/// A profile without a usable name is none.
+fn profile_of(player: Summary) -> Option<PlatformProfile> {
+    Some(PlatformProfile {
+        display_name: clean_name(player.personaname.as_deref()?)?,
+        avatar_url: player.avatarfull.filter(|url| is_https(url)),
+    })
+}
+
+/// A SHA-1 in hexadecimal digits: nothing that leads elsewhere within a URL.
+fn is_avatar_hash(text: &str) -> bool {
+    text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// A name fit to be shown; `None` when nothing is left of it.
@@ -149,18 +202,28 @@ mod tests {
 
     #[test]
     fn a_profile_is_found_by_its_id_and_cleaned() {
+        let read = |body: &[u8]| summary_of(body, &PlatformId::from(ID)).map(|player| player.and_then(profile_of));
         let body = br#"{"response":{"players":[{"steamid":"1","personaname":"x"},
             {"steamid":"76561198000000001","personaname":" A\u202eda\n ","avatarfull":"https://a.example/1.jpg"}]}}"#;
-        let profile = profile_of(body, &PlatformId::from(ID)).unwrap().unwrap();
+        let profile = read(body).unwrap().unwrap();
         assert_eq!(profile.display_name, "Ada");
         assert_eq!(profile.avatar_url.as_deref(), Some("https://a.example/1.jpg"));
         let body = br#"{"response":{"players":[{"steamid":"76561198000000001","personaname":"Ada",
             "avatarfull":"http://a.example/1.jpg"}]}}"#;
-        let profile = profile_of(body, &PlatformId::from(ID)).unwrap().unwrap();
+        let profile = read(body).unwrap().unwrap();
         assert_eq!(profile, PlatformProfile { display_name: "Ada".into(), avatar_url: None });
         let body = br#"{"response":{"players":[{"steamid":"76561198000000001","personaname":"\u0007 "}]}}"#;
-        assert!(profile_of(body, &PlatformId::from(ID)).unwrap().is_none());
-        assert!(profile_of(br#"{"response":{}}"#, &PlatformId::from(ID)).unwrap().is_none());
-        assert!(profile_of(b"<html>", &PlatformId::from(ID)).is_err());
+        assert!(read(body).unwrap().is_none());
+        assert!(read(br#"{"response":{}}"#).unwrap().is_none());
+        assert!(read(b"<html>").is_err());
+    }
+
+    #[test]
+    fn only_a_hash_becomes_an_address() {
+        assert!(is_avatar_hash("fef49e7fa7e1997310d705b2a6158ff8dc1cdfeb"));
+        for text in ["", "fef4", "../../../../../../../../../../etc/passwd", "fef49e7fa7e1997310d705b2a6158ff8dc1cdfe?"]
+        {
+            assert!(!is_avatar_hash(text), "{text}");
+        }
     }
 }

@@ -186,6 +186,7 @@ pub struct PaymentsClient {
 type RequestFields<'a> = [(&'a str, &'a str)];
 
 impl PaymentsClient {
+    /// A client with these settings; `random` spreads its attempts.
     pub fn new(http: reqwest::Client, settings: Payments, random: Random) -> Self {
         Self { http, settings, random }
     }
@@ -218,8 +219,8 @@ impl PaymentsClient {
             ("customer", request.customer),
             ("client_reference_id", user),
             ("metadata[userId]", user),
-            ("metadata[tier]", request.wanted.plan.tier.as_str()),
-            ("metadata[interval]", request.wanted.plan.interval.as_str()),
+            ("metadata[tier]", request.wanted.plan.tier.word()),
+            ("metadata[interval]", request.wanted.plan.interval.word()),
             ("subscription_data[metadata][userId]", user),
             ("success_url", request.success_url),
             ("cancel_url", request.cancel_url),
@@ -424,7 +425,7 @@ impl ProviderCharge {
             status: optional("status")?,
             payment_intent: optional("payment_intent"),
             customer: optional("customer"),
-            created: charge["created"].as_i64().and_then(Timestamp::from_timestamp_secs),
+            created: charge["created"].as_i64().and_then(|at| Timestamp::from_timestamp(at, 0)),
         })
     }
 }
@@ -444,7 +445,7 @@ impl ProviderRefund {
             issued_at: metadata("issuedAt"),
             attempt: metadata("attempt"),
             customer: optional("customer").or_else(|| refund["charge"]["customer"].as_str().map(str::to_owned)),
-            created: refund["created"].as_i64().and_then(Timestamp::from_timestamp_secs),
+            created: refund["created"].as_i64().and_then(|at| Timestamp::from_timestamp(at, 0)),
         })
     }
 }

@@ -148,6 +148,7 @@ impl RequestPace {
 }
 
 impl PlayerStatsClient {
+    /// A client that asks at most as often as the service allows with these settings.
     pub fn new(http: reqwest::Client, settings: PlayerStats, random: Random) -> Self {
         let per_minute = PER_MINUTE[usize::from(settings.token.is_some())];
         let pace = RequestPace { started: Instant::now(), window: Window::new(per_minute, MINUTE), paused_until: None };
@@ -392,7 +393,7 @@ fn shown_name(raw: &str) -> Option<String> {
 }
 
 fn instant(text: Option<&str>) -> Option<Timestamp> {
-    Some(chrono::DateTime::parse_from_rfc3339(text?).ok()?.to_utc())
+    Timestamp::parse_rfc3339(text?)
 }
 
 #[cfg(test)]
@@ -432,11 +433,11 @@ mod tests {
                 name("Old Vex", "2025-01-01T00:00:00.000Z", "1"),
                 name("Vex", "2026-11-20T00:00:00.000Z", "1"),
                 name("Old Vex", "2024-01-01T00:00:00.000Z", "1"),
-                name("Somebody", "2026-11-20T00:00:00.000Z", "2"),
+                name("Someone", "2026-11-20T00:00:00.000Z", "2"),
                 name("\u{200b}", "2026-11-20T00:00:00.000Z", "1"),
                 { "type": "identifier", "attributes": { "type": "steamID", "identifier": "76561198000000001" },
                     "relationships": { "player": { "data": { "type": "player", "id": "1" } } } },
-                { "type": "identifier", "attributes": { "type": "name", "identifier": "Nobody" },
+                { "type": "identifier", "attributes": { "type": "name", "identifier": "Noname" },
                     "relationships": { "player": { "data": null } } },
             ],
         });

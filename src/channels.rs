@@ -1,0 +1,10 @@
+//! Wakes users who have no dashboard open: makes the steps of notices that are due, and the attempts of their messages.
+//! Rows are the queue ([`notices`](crate::db::notices)), so that the end of the process loses none; a message may be sent
+//! twice then, with the same id.
+
+pub mod figures;
+pub mod reached_users;
+pub mod sender;
+pub mod worker;
+
+pub use self::sender::Channels;

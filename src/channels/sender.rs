@@ -1,0 +1,198 @@
+//! Sends messages by channels, and waits for the outcome of none.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::{Notify, futures::Notified};
+use url::Url;
+
+use crate::{
+    clients::channels::{ChannelClient, ChannelFailure},
+    clock::Clock,
+    config::PublicUrls,
+    crypto::{ack_link::AckLinks, digest::sha256_hex, random::Random, vapid::VapidKey},
+    db::{
+        channels::StoredChannel, engine::pool::Pool, incidents::StoredIncident, notice_messages::SendableMessage,
+        notice_subjects::NoticeSubject,
+    },
+    domain::{
+        alarm_notice::{AlarmNotice, NoticeEvent, dashboard_at},
+        channel::{ChannelFault, ChannelState, ChannelTarget},
+        channel_lane::ChannelLane,
+        ids::UserId,
+        incident::Incident,
+        noticed_event::NoticedEvent,
+        world_event::EventKind,
+    },
+    vault::{Vault, VaultError},
+};
+
+/// The ways to users who have no dashboard open.
+pub struct Channels {
+    pub clock: Clock,
+    pub random: Random,
+    pub pool: Pool,
+    pub vault: Vault,
+    pub client: ChannelClient,
+    pub links: AckLinks,
+    pub urls: PublicUrls,
+    /// The key for push services, once it was read.
+    pub vapid: OnceLock<Arc<VapidKey>>,
+    /// Notified when outcomes of messages were stored.
+    pub news: Notify,
+}
+
+impl Channels {
+    /// Completes when further outcomes of messages were stored.
+    pub fn settled(&self) -> Notified<'_> {
+        self.news.notified()
+    }
+
+    /// A new channel of this user to this target.
+    pub fn new_channel(&self, user: &UserId, name: String, target: &ChannelTarget) -> StoredChannel {
+        let now = self.clock.now();
+        let unaimed = StoredChannel {
+            id: self.random.id(now),
+            user_id: user.to_string(),
+            kind: target.kind().word().to_owned(),
+            name,
+            host: String::new(),
+            target_hash: String::new(),
+            sealed: Vec::new(),
+            key_version: 0,
+            state: String::new(),
+            reason: None,
+            failing_since: None,
+            accepted_at: None,
+            created_at: now,
+            failures: 0,
+        };
+        self.with_target(unaimed, target)
+    }
+
+    /// This channel with another target of its kind, active.
+    pub fn with_target(&self, channel: StoredChannel, target: &ChannelTarget) -> StoredChannel {
+        let host = Url::parse(target.url()).ok().and_then(|url| url.host_str().map(str::to_owned));
+        StoredChannel {
+            host: host.unwrap_or_default(),
+            target_hash: sha256_hex(target.identity().as_bytes()),
+            sealed: self.vault.seal_channel(&channel.id(), target),
+            key_version: self.vault.key_version(),
+            state: ChannelState::Active.word().to_owned(),
+            reason: None,
+            failing_since: None,
+            failures: 0,
+            ..channel
+        }
+    }
+
+    /// Sends a message by a channel in this lane, and returns the status of the answer.
+    pub async fn deliver(
+        &self,
+        lane: ChannelLane,
+        id: &str,
+        channel: &StoredChannel,
+        notice: &AlarmNotice,
+    ) -> Result<u16, ChannelFailure> {
+        let target: ChannelTarget = self.vault.open_channel(channel).map_err(|_| ChannelFault::Unreadable)?;
+        let vapid = match target {
+            ChannelTarget::WebPush { .. } => Some(self.vapid_key().await.map_err(|_| ChannelFault::Unreadable)?),
+            _ => None,
+        };
+        self.client.send(lane, id, &target, notice, vapid.as_deref(), self.clock.now()).await
+    }
+
+    /// The key by which push services know this service.
+    pub async fn vapid_key(&self) -> Result<Arc<VapidKey>, VaultError> {
+        match self.vapid.get() {
+            Some(key) => Ok(key.clone()),
+            None => {
+                let key = Arc::new(self.vault.vapid_key(self.clock.now()).await?);
+                Ok(self.vapid.get_or_init(|| key).clone())
+            }
+        }
+    }
+
+    /// The words of a message that is due.
+    pub fn words(&self, message: &SendableMessage) -> AlarmNotice {
+        let (server, name) = (message.server.as_str(), message.server_name.as_str());
+        match &message.subject {
+            NoticeSubject::Raid(incident) => {
+                let repeated = message.delivery.round != 0;
+                let event = if repeated { NoticeEvent::Repeated } else { NoticeEvent::Opened };
+                let user = UserId::from(message.delivery.user_id.as_str());
+                self.of_raid(event, incident, (server, name), &user)
+            }
+            NoticeSubject::Event(event) => self.of_event(&message.delivery.incident_id, event, (server, name)),
+        }
+    }
+
+    fn of_raid(
+        &self,
+        event: NoticeEvent,
+        stored: &StoredIncident,
+        (server_id, server_name): (&str, &str),
+        user: &UserId,
+    ) -> AlarmNotice {
+        let Incident { alarm_name, place, count, first_at, late, drill, .. } = stored.incident.clone();
+        AlarmNotice {
+            event,
+            kind: EventKind::Raid,
+            incident: stored.id.clone(),
+            server_id: server_id.to_owned(),
+            server_name: server_name.to_owned(),
+            alarm_name,
+            grid: place.grid,
+            x: place.x,
+            y: place.y,
+            count,
+            first_at,
+            late,
+            drill,
+            url: self.urls.frontend.at(&dashboard_at(server_id, place.x.zip(place.y))),
+            ack_url: Some(self.urls.base.at(&format!("/a/{}", self.links.token(&stored.id, user)))),
+        }
+    }
+
+    fn of_event(&self, id: &str, event: &NoticedEvent, (server_id, server_name): (&str, &str)) -> AlarmNotice {
+        let NoticedEvent { kind, title, grid, x, y, ts } = event.clone();
+        AlarmNotice {
+            event: NoticeEvent::Event,
+            kind,
+            incident: id.to_owned(),
+            server_id: server_id.to_owned(),
+            server_name: server_name.to_owned(),
+            alarm_name: title,
+            grid,
+            x,
+            y,
+            count: 1,
+            first_at: ts,
+            late: false,
+            drill: false,
+            url: self.urls.frontend.at(&dashboard_at(server_id, x.zip(y))),
+            ack_url: None,
+        }
+    }
+
+    /// A message that tries a channel.
+    pub fn test_notice(&self) -> AlarmNotice {
+        let now = self.clock.now();
+        AlarmNotice {
+            event: NoticeEvent::Test,
+            kind: EventKind::Raid,
+            incident: self.random.id(now),
+            server_id: String::new(),
+            server_name: "companion".to_owned(),
+            alarm_name: "Test".to_owned(),
+            grid: String::new(),
+            x: None,
+            y: None,
+            count: 1,
+            first_at: now,
+            late: false,
+            drill: true,
+            url: self.urls.frontend.at("/"),
+            ack_url: None,
+        }
+    }
+}

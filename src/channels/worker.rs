@@ -1,0 +1,252 @@
+//! The worker of channels. It reads and stores in batches, so that an alarm of ten thousand users is some dozens of
+//! transactions, and keeps in memory only the messages that have a turn in a [lane](ChannelLane).
+
+use std::{sync::Arc, time::Duration};
+
+use chrono::TimeDelta;
+use tokio::{
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+use crate::{
+    channels::{
+        figures,
+        reached_users::{MinuteReport, ReachedUsers},
+        sender::Channels,
+    },
+    clients::channels::ChannelFailure,
+    db::{
+        engine::{error::DbError, pool::Db},
+        notice_messages::{self, DueMessages, SendableMessage},
+        notice_steps::{self, StepsMade},
+        notice_subjects::NoticeSubject,
+        notices::{self, DeliveryOutcome, EndedAttempt},
+        query_failures::log_failure,
+    },
+    domain::{
+        backoff::jittered,
+        channel::{ChannelFault, pause_after},
+        channel_lane::{ChannelLane, LaneTurns},
+        time::Moment,
+    },
+    panics::{self, Part},
+};
+
+/// Time between two looks at what is due.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Pause after a failure of the database.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// The wall clock is set by less than this all the time.
+const CLOCK_STEP: TimeDelta = TimeDelta::seconds(2);
+/// Steps of one transaction, and outcomes: other writers wait for it.
+const BATCH: usize = 250;
+/// For so long the first outcome waits for others.
+const GATHERED_FOR: Duration = Duration::from_millis(20);
+
+struct Worker {
+    channels: Arc<Channels>,
+    attempts: JoinSet<EndedAttempt>,
+    /// Turns of messages that are being sent, or whose outcome is not stored yet.
+    turns: LaneTurns,
+    /// Outcomes that are not stored yet.
+    ended: Vec<EndedAttempt>,
+    /// When the clock was last looked at; `None`: it was not yet.
+    seen: Option<Moment>,
+    users: ReachedUsers,
+}
+
+/// Works until it is aborted.
+pub async fn run(channels: Arc<Channels>) {
+    let users = ReachedUsers::new(channels.clock.moment());
+    let (attempts, turns) = (JoinSet::new(), LaneTurns::default());
+    let mut worker = Worker { channels, attempts, turns, ended: Vec::new(), seen: None, users };
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            Some(ended) = worker.attempts.join_next() => {
+                ended.into_iter().for_each(|ended| worker.end(ended));
+                worker.gather().await;
+            }
+            _ = looks.tick() => {}
+        }
+        worker.report();
+        match panics::caught(Part::Channels, "", worker.turn()).await {
+            Some(Ok(true)) => looks.reset_immediately(),
+            Some(Ok(false)) | None => {}
+            Some(Err(error)) => {
+                log_failure("alarms wait for the database to be sent by channels", &error);
+                sleep(AFTER_FAILURE).await;
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Takes the attempts that end within a moment, so that their outcomes are stored together.
+    async fn gather(&mut self) {
+        sleep(GATHERED_FOR).await;
+        while let Some(ended) = self.attempts.try_join_next() {
+            ended.into_iter().for_each(|ended| self.end(ended));
+        }
+    }
+
+    /// Reports an attempt that has ended, and keeps its outcome to be stored.
+    fn end(&mut self, ended: EndedAttempt) {
+        let EndedAttempt { delivery, kind, outcome, .. } = &ended;
+        let (user, now) = (delivery.user_id.as_str(), self.channels.clock.moment());
+        match outcome {
+            DeliveryOutcome::Accepted { .. } => self.users.note_accepted(user, now),
+            DeliveryOutcome::Failed { status, fault, .. } => {
+                if self.users.note_failed(user, now) {
+                    let (incident, channel, fault) = (&*delivery.incident_id, &*delivery.channel_id, fault.word());
+                    let (kind, round) = (kind.as_str(), delivery.round);
+                    log::warn!(incident, channel, kind, round, status:?, fault; "an alarm did not get through");
+                }
+            }
+        }
+        self.ended.push(ended);
+    }
+
+    fn report(&mut self) {
+        let Some(MinuteReport { counts, unsaid }) = self.users.report(self.channels.clock.moment()) else { return };
+        figures::set_users(counts);
+        if unsaid > 0 {
+            let (reached, unreached) = (counts.reached, counts.unreached);
+            log::warn!(messages = unsaid, reached, unreached; "more alarms did not get through within a minute");
+        }
+    }
+
+    /// Stores what has ended, makes a batch of the steps that are due, and begins the attempts that are. True if there is
+    /// more to do at once.
+    async fn turn(&mut self) -> Result<bool, DbError> {
+        self.check_clock().await?;
+        self.store_ended().await?;
+        let are_more = self.make_steps().await?;
+        let are_begun = self.begin_due().await?;
+        Ok(are_more && (are_begun || self.attempts.is_empty()))
+    }
+
+    /// Makes all due that waits, when the wall clock was set back: it would wait for as long as that.
+    async fn check_clock(&mut self) -> Result<(), DbError> {
+        let now = self.channels.clock.moment();
+        let is_set_back = match self.seen {
+            Some(seen) => now.set_back_since(seen) > CLOCK_STEP,
+            None => self.channels.pool.read(move |db: &mut Db| notices::are_any_ahead(db, now.stamp)).await?,
+        };
+        if is_set_back {
+            let notices = self.channels.pool.write(move |db: &mut Db| notices::hasten_all(db, now.stamp)).await?;
+            log::warn!(notices; "the clock was set back: alarms that waited are sent at once");
+        }
+        self.seen = Some(now);
+        Ok(())
+    }
+
+    /// Until it is stored that a message was taken, its channel stays busy: it would be sent again otherwise.
+    async fn store_ended(&mut self) -> Result<(), DbError> {
+        while !self.ended.is_empty() {
+            let outcomes: Vec<EndedAttempt> = self.ended.iter().take(BATCH).cloned().collect();
+            let (count, now) = (outcomes.len(), self.channels.clock.now());
+            self.channels.pool.write(move |db: &mut Db| notices::note_outcomes(db, &outcomes, now)).await?;
+            for ended in self.ended.drain(..count) {
+                self.turns.give_back(&ended.delivery.channel_id);
+            }
+            self.channels.news.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// True if further steps may be due.
+    async fn make_steps(&self) -> Result<bool, DbError> {
+        let (pool, now) = (&self.channels.pool, self.channels.clock.now());
+        if !pool.read(move |db| notices::is_due(db, now)).await? {
+            return Ok(false);
+        }
+        let random = self.channels.random.clone();
+        let make = move |db: &mut Db| notice_steps::make_due(db, now, BATCH as i64, || random.id::<String>(now));
+        let StepsMade { notices, unreadable, .. } = pool.write(make).await?;
+        for key in unreadable {
+            let incident = key.incident.as_str();
+            log::error!(incident; "the rules of a user cannot be read: an alarm is sent as without rules");
+        }
+        // A step that suppressed or ended something is news, too.
+        self.channels.news.notify_waiters();
+        Ok(notices == BATCH)
+    }
+
+    /// Begins the attempts that are due, as far as there is room; true if there were any.
+    async fn begin_due(&mut self) -> Result<bool, DbError> {
+        let before = self.attempts.len();
+        for lane in ChannelLane::ALL {
+            // Each time those are passed over that have no turn any longer.
+            while self.begin_in(lane).await? {}
+        }
+        Ok(self.attempts.len() > before)
+    }
+
+    /// Begins a batch of this lane; true if others may have a turn in the place of some of it.
+    async fn begin_in(&mut self, lane: ChannelLane) -> Result<bool, DbError> {
+        let (load, now) = (self.turns.load(lane), self.channels.clock.now());
+        if load.room == 0 {
+            return Ok(false);
+        }
+        let read = move |db: &mut Db| notice_messages::due(db, now, lane, &load);
+        let DueMessages { sendable, over } = self.channels.pool.read(read).await?;
+        if !over.is_empty() {
+            self.channels.pool.write(move |db: &mut Db| notice_messages::cancel(db, &over, now)).await?;
+        }
+        let (due, mut begun) = (sendable.len(), 0);
+        for message in sendable {
+            let SendableMessage { channel, .. } = &message;
+            if self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
+                begun += 1;
+                self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
+            }
+        }
+        Ok(0 < begun && begun < due)
+    }
+}
+
+/// Sends a message. A panic on the way is a fault that may pass.
+async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: SendableMessage) -> EndedAttempt {
+    let sent = panics::caught(Part::Channels, &message.channel.id, send(&channels, lane, &message)).await;
+    let outcome = outcome(&channels, &message, sent.unwrap_or(Err(ChannelFault::Unreadable.into())));
+    let SendableMessage { delivery, channel, .. } = message;
+    EndedAttempt { delivery, kind: channel.kind, target_hash: channel.target_hash, outcome }
+}
+
+async fn send(channels: &Channels, lane: ChannelLane, message: &SendableMessage) -> Result<u16, ChannelFailure> {
+    let notice = channels.words(message);
+    channels.deliver(lane, &message.delivery.id, &message.channel, &notice).await
+}
+
+/// Reports the end of an attempt, and decides when the next one is.
+fn outcome(channels: &Channels, message: &SendableMessage, sent: Result<u16, ChannelFailure>) -> DeliveryOutcome {
+    let SendableMessage { delivery, channel, subject, .. } = message;
+    let (id, kind, incident, round) = (&*channel.id, &*channel.kind, &*delivery.incident_id, delivery.round);
+    let now = channels.clock.now();
+    match sent {
+        Ok(status) => {
+            log::info!(incident, channel = id, kind, round, status; "an alarm was sent by a channel");
+            if let Ok(kind) = channel.kind() {
+                let late = matches!(subject, NoticeSubject::Raid(incident) if incident.incident.late);
+                let waited = (now - delivery.queued_at).num_milliseconds().max(0) as f64 / 1_000.0;
+                figures::count_accepted(kind, (!late).then_some(waited));
+            }
+            DeliveryOutcome::Accepted { status }
+        }
+        Err(ChannelFailure { fault, status, retry_after }) => {
+            if let Ok(kind) = channel.kind() {
+                figures::count_failed(kind, fault);
+            }
+            let attempts = u32::try_from(delivery.attempts).unwrap_or_default() + 1;
+            let asked = retry_after.and_then(|pause| TimeDelta::from_std(pause).ok()).unwrap_or_default();
+            let pause = pause_after(attempts).filter(|_| fault.is_passing()).map(|pause| {
+                let pause = jittered(pause.to_std().unwrap_or_default(), channels.random.byte());
+                TimeDelta::from_std(pause).unwrap_or_default().max(asked)
+            });
+            DeliveryOutcome::Failed { status, fault, retry_at: pause.map(|pause| now + pause) }
+        }
+    }
+}

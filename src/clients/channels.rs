@@ -1,0 +1,252 @@
+//! Sends messages by channels: to the push services of browsers, to webhooks, and to services for notifications. The URLs
+//! are users' own: only addresses of the public internet are connected to, no redirect is followed, and of an answer
+//! nothing but its status is read, so that no channel looks into a network.
+
+mod formats;
+
+use std::{fmt, io, net::IpAddr, sync::Arc, time::Duration};
+
+use futures_util::future::LocalBoxFuture;
+use reqwest::{
+    StatusCode, Url,
+    dns::{Name, Resolving},
+    header::RETRY_AFTER,
+};
+use rustls::ClientConfig;
+use url::Host;
+
+pub use self::formats::ChannelRequest;
+use self::formats::Format;
+use crate::{
+    clients::http,
+    crypto::{random::Random, vapid::VapidKey},
+    domain::{
+        alarm_notice::AlarmNotice,
+        channel::{ChannelFault, ChannelKind, ChannelTarget},
+        channel_lane::ChannelLane,
+        channel_url,
+        time::Timestamp,
+    },
+    net::{Names, neighbour::Neighbour},
+};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
+/// Longest pause that another side may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
+
+/// True for an address that a channel may have.
+pub type MayReach = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// A message that did not get through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelFailure {
+    pub fault: ChannelFault,
+    pub status: Option<u16>,
+    /// A pause that the other side asks for.
+    pub retry_after: Option<Duration>,
+}
+
+impl From<ChannelFault> for ChannelFailure {
+    fn from(fault: ChannelFault) -> Self {
+        Self { fault, status: None, retry_after: None }
+    }
+}
+
+/// The answer of the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelAnswer {
+    pub status: StatusCode,
+    /// A pause that it asks for.
+    pub retry_after: Option<Duration>,
+}
+
+/// Answers a request as the other side would; `None`: there is no answer.
+pub type SimulatedReceiver =
+    Arc<dyn Fn(ChannelRequest) -> LocalBoxFuture<'static, Option<ChannelAnswer>> + Send + Sync>;
+
+/// The way of requests to the other side.
+enum ChannelTransport {
+    /// A client for each lane, with connections and look-ups of its own.
+    Http {
+        proven: reqwest::Client,
+        unproven: reqwest::Client,
+    },
+    Simulated(SimulatedReceiver),
+}
+
+/// See the module.
+pub struct ChannelClient {
+    transport: ChannelTransport,
+    may_reach: MayReach,
+    allows_private: bool,
+    /// `mailto:` or `https:` URI of the operator, for push services.
+    contact: String,
+    random: Random,
+}
+
+impl fmt::Debug for ChannelClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChannelClient")
+    }
+}
+
+impl ChannelClient {
+    /// With `allows_private`, URLs may be in the clear and name any host; `may_reach` decides on each address all the same.
+    pub fn new(
+        tls: ClientConfig,
+        may_reach: MayReach,
+        allows_private: bool,
+        contact: String,
+        random: Random,
+    ) -> io::Result<Self> {
+        let (proven, unproven) = (lane_client(tls.clone(), &may_reach)?, lane_client(tls, &may_reach)?);
+        let transport = ChannelTransport::Http { proven, unproven };
+        Ok(Self { transport, may_reach, allows_private, contact, random })
+    }
+
+    /// A client whose requests this receiver answers, with no network at all.
+    pub fn simulated(receiver: SimulatedReceiver, random: Random) -> Self {
+        let contact = "mailto:operator@example.com".to_owned();
+        Self {
+            transport: ChannelTransport::Simulated(receiver),
+            may_reach: Arc::new(|_| true),
+            allows_private: true,
+            contact,
+            random,
+        }
+    }
+
+    /// True if URLs of private hosts are taken.
+    pub fn allows_private(&self) -> bool {
+        self.allows_private
+    }
+
+    /// Sends a message, and returns the status of the answer. `id` is the same in every attempt; only a browser's push
+    /// service is shown `vapid`.
+    pub async fn send(
+        &self,
+        lane: ChannelLane,
+        id: &str,
+        target: &ChannelTarget,
+        notice: &AlarmNotice,
+        vapid: Option<&VapidKey>,
+        now: Timestamp,
+    ) -> Result<u16, ChannelFailure> {
+        let format = Format { id, notice, vapid, contact: &self.contact, salt: self.random.bytes(), now };
+        let request = format.message(target).ok_or(ChannelFault::Rejected)?;
+        let url = self.permitted(&request.url)?;
+        let http = match (&self.transport, lane) {
+            (ChannelTransport::Http { proven, .. }, ChannelLane::Proven) => proven.post(url),
+            (ChannelTransport::Http { unproven, .. }, ChannelLane::Unproven) => unproven.post(url),
+            (ChannelTransport::Simulated(receiver), _) => {
+                return outcome(target.kind(), receiver(request).await.ok_or(ChannelFault::Unavailable)?);
+            }
+        };
+        let http = request.headers.into_iter().fold(http, |http, (name, value)| http.header(name, value));
+        let answer = http::send_outside(Neighbour::Channels, http.body(request.body)).await.map_err(|error| {
+            log::debug!(kind = target.kind().word(), delivery = id; "a channel does not answer: {}", http::reason(&error));
+            ChannelFault::Unavailable
+        })?;
+        let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let answer = ChannelAnswer { status: answer.status(), retry_after: retry_after.map(Duration::from_secs) };
+        outcome(target.kind(), answer)
+    }
+
+    /// A literal address never reaches the resolver.
+    fn permitted(&self, text: &str) -> Result<Url, ChannelFault> {
+        let url = Url::parse(text).map_err(|_| ChannelFault::NotAllowed)?;
+        channel_url::check(&url, self.allows_private).map_err(|_| ChannelFault::NotAllowed)?;
+        let address = match url.host() {
+            Some(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
+            Some(Host::Ipv6(address)) => Some(IpAddr::V6(address).to_canonical()),
+            _ => None,
+        };
+        if address.is_none_or(|address| (self.may_reach)(address)) { Ok(url) } else { Err(ChannelFault::NotAllowed) }
+    }
+}
+
+fn lane_client(tls: ClientConfig, may_reach: &MayReach) -> io::Result<reqwest::Client> {
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .dns_resolver(PermittedNames { names: Names::system(), may_reach: may_reach.clone() })
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(TOTAL_TIMEOUT)
+        .user_agent(concat!("companion/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(io::Error::other)
+}
+
+/// The status of an answer that says that the message was taken.
+fn outcome(kind: ChannelKind, ChannelAnswer { status, retry_after }: ChannelAnswer) -> Result<u16, ChannelFailure> {
+    if status.is_success() {
+        return Ok(status.as_u16());
+    }
+    let retry_after = retry_after.map(|pause| pause.min(LONGEST_PAUSE));
+    Err(ChannelFailure { fault: fault(kind, status), status: Some(status.as_u16()), retry_after })
+}
+
+/// The meaning of a status that is no success.
+fn fault(kind: ChannelKind, status: StatusCode) -> ChannelFault {
+    match (kind, status.as_u16()) {
+        (ChannelKind::WebPush | ChannelKind::Discord, 404) | (_, 410) => ChannelFault::Gone,
+        (_, 401 | 403 | 404) => ChannelFault::Refused,
+        // Edge's push service throttles with 406.
+        (ChannelKind::WebPush, 406) | (_, 429) => ChannelFault::Throttled,
+        (_, 408 | 425 | 500..) => ChannelFault::Unavailable,
+        _ => ChannelFault::Rejected,
+    }
+}
+
+/// The look-ups: a name with an address that may not be reached has none.
+struct PermittedNames {
+    names: Names,
+    may_reach: MayReach,
+}
+
+impl reqwest::dns::Resolve for PermittedNames {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (names, may_reach) = (self.names.clone(), self.may_reach.clone());
+        Box::pin(async move {
+            // The client sets the port.
+            let found = names.look_up(name.as_str(), 0).await?;
+            if !found.iter().all(|address| may_reach(address.ip().to_canonical())) {
+                return Err(
+                    io::Error::new(io::ErrorKind::PermissionDenied, "an address that may not be reached").into()
+                );
+            }
+            let addresses: reqwest::dns::Addrs = Box::new(found.into_iter());
+            Ok(addresses)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_whether_another_attempt_is_worth_it() {
+        let of = |kind, status| fault(kind, StatusCode::from_u16(status).unwrap());
+        for (kind, status, expected) in [
+            (ChannelKind::WebPush, 404, ChannelFault::Gone),
+            (ChannelKind::WebPush, 410, ChannelFault::Gone),
+            (ChannelKind::WebPush, 403, ChannelFault::Refused),
+            (ChannelKind::WebPush, 400, ChannelFault::Rejected),
+            (ChannelKind::WebPush, 406, ChannelFault::Throttled),
+            (ChannelKind::Webhook, 404, ChannelFault::Refused),
+            (ChannelKind::Webhook, 410, ChannelFault::Gone),
+            (ChannelKind::Discord, 404, ChannelFault::Gone),
+            (ChannelKind::Ntfy, 429, ChannelFault::Throttled),
+            (ChannelKind::Ntfy, 302, ChannelFault::Rejected),
+            (ChannelKind::Gotify, 502, ChannelFault::Unavailable),
+            (ChannelKind::Telegram, 413, ChannelFault::Rejected),
+        ] {
+            assert_eq!(of(kind, status), expected, "{kind:?} {status}");
+        }
+        let passing: Vec<_> = ChannelFault::ALL.into_iter().filter(|fault| fault.is_passing()).collect();
+        assert_eq!(passing, [ChannelFault::Unavailable, ChannelFault::Throttled, ChannelFault::Unreadable]);
+    }
+}

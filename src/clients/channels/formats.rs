@@ -1,0 +1,342 @@
+//! A message in the form of each service.
+
+use serde_json::{Value, json};
+
+use crate::{
+    crypto::{digest::sha256_hex, signed_webhook, vapid::VapidKey, web_push::BrowserKeys},
+    domain::{
+        alarm_notice::{AlarmNotice, NoticeEvent},
+        channel::ChannelTarget,
+        time::Timestamp,
+    },
+};
+
+/// Characters of a topic.
+const TOPIC: usize = 32;
+/// Seconds for which a push service keeps an alarm, and a test.
+const ALARM_TTL: u32 = 3_600;
+const TEST_TTL: u32 = 60;
+/// Colours of an alarm and of another event, 24 bits.
+const RED: u32 = 0x00d6_3031;
+const GREY: u32 = 0x0063_6e72;
+/// Discord's flag of a message without a notification.
+const DISCORD_SILENT: u32 = 1 << 12;
+/// Repetitions of Pushover's emergency priority: seconds between two, and until the last one.
+const PUSHOVER_RETRY: u32 = 60;
+/// No longer than until the next round by default: it goes on after an acknowledgement elsewhere.
+const PUSHOVER_EXPIRE: u32 = 180;
+
+/// A request: always a POST.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelRequest {
+    pub url: String,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+}
+
+/// Parts of a message.
+pub struct Format<'a> {
+    /// Id of all attempts.
+    pub id: &'a str,
+    pub notice: &'a AlarmNotice,
+    /// For browsers.
+    pub vapid: Option<&'a VapidKey>,
+    /// `mailto:` or `https:` URI of the operator.
+    pub contact: &'a str,
+    pub salt: [u8; 16],
+    pub now: Timestamp,
+}
+
+impl Format<'_> {
+    /// The message for this target. None if its keys or address are no such.
+    pub fn message(&self, target: &ChannelTarget) -> Option<ChannelRequest> {
+        match target {
+            ChannelTarget::WebPush { endpoint, p256dh, auth } => self.web_push(endpoint, p256dh, auth),
+            ChannelTarget::Webhook { url, secrets } => Some(self.webhook(url, secrets)),
+            ChannelTarget::Discord { url } => self.discord(url),
+            ChannelTarget::Ntfy { url, topic, token } => Some(self.ntfy(url, topic, token.as_deref())),
+            ChannelTarget::Pushover { url, token, user } => Some(self.pushover(url, token, user)),
+            ChannelTarget::Gotify { url, token } => Some(self.gotify(url, token)),
+            ChannelTarget::Telegram { url, token, chat } => Some(self.telegram(url, token, chat)),
+        }
+    }
+
+    /// True for a test and a drill: nothing happens in the game.
+    fn is_harmless(&self) -> bool {
+        self.notice.drill || self.notice.event == NoticeEvent::Test
+    }
+
+    /// True for an event that is no raid: no sleeper is woken.
+    fn is_quiet(&self) -> bool {
+        self.notice.event == NoticeEvent::Event
+    }
+
+    /// RFC 8030. The text is what Safari shows by itself (Declarative Web Push), and what our service worker reads.
+    fn web_push(&self, endpoint: &str, p256dh: &str, auth: &str) -> Option<ChannelRequest> {
+        let notice = self.notice;
+        let is_test = notice.event == NoticeEvent::Test;
+        let text = json!({
+            "web_push": 8030,
+            "notification": {
+                "title": notice.title(), "body": notice.text(), "navigate": notice.url, "silent": self.is_quiet(),
+                "tag": notice.incident,
+            },
+            "event": notice.event.word(),
+            "kind": notice.kind,
+            "incident": notice.incident,
+            "serverId": notice.server_id,
+            "drill": self.is_harmless(),
+            "ackUrl": notice.ack_url,
+        });
+        let body = BrowserKeys::parse(p256dh, auth)?.encrypt(text.to_string().as_bytes(), self.salt)?;
+        let origin = url::Url::parse(endpoint).ok()?.origin().ascii_serialization();
+        let headers = vec![
+            ("TTL", if is_test { TEST_TTL } else { ALARM_TTL }.to_string()),
+            ("Urgency", if self.is_quiet() { "normal" } else { "high" }.to_owned()),
+            ("Topic", topic(&notice.incident)),
+            ("Content-Encoding", "aes128gcm".to_owned()),
+            ("Content-Type", "application/octet-stream".to_owned()),
+            ("Authorization", self.vapid?.authorization(&origin, self.contact, self.now)?),
+        ];
+        Some(ChannelRequest { url: endpoint.to_owned(), headers, body })
+    }
+
+    /// Standard Webhooks 1.0.0.
+    fn webhook(&self, url: &str, secrets: &[String]) -> ChannelRequest {
+        let body = json!({ "type": self.notice.event.word(), "timestamp": self.now, "data": self.notice });
+        let body = body.to_string().into_bytes();
+        let secrets: Vec<_> = secrets.iter().map(|secret| secret.as_str().into()).collect();
+        let headers = vec![
+            ("Content-Type", "application/json".to_owned()),
+            ("webhook-id", self.id.to_owned()),
+            ("webhook-timestamp", self.now.timestamp().to_string()),
+            ("webhook-signature", signed_webhook::signatures(&secrets, self.id, self.now, &body)),
+        ];
+        ChannelRequest { url: url.to_owned(), headers, body }
+    }
+
+    fn discord(&self, url: &str) -> Option<ChannelRequest> {
+        let notice = self.notice;
+        let mut description = escaped(&notice.text());
+        if let Some(url) = &notice.ack_url {
+            description.push_str(&format!("\n[Acknowledge](<{url}>)"));
+        }
+        let embed = json!({
+            "title": escaped(&notice.title()),
+            "description": description,
+            "url": notice.url,
+            "color": if self.is_quiet() { GREY } else { RED },
+            "timestamp": notice.first_at,
+        });
+        // With `wait`, a message that is lost is an error.
+        let mut url = url::Url::parse(url).ok()?;
+        url.set_fragment(None);
+        url.query_pairs_mut().append_pair("wait", "true");
+        Some(json_message(
+            url.into(),
+            &json!({
+                "content": escaped(&notice.title()), "embeds": [embed], "allowed_mentions": { "parse": [] },
+                "flags": if self.is_quiet() { DISCORD_SILENT } else { 0 },
+            }),
+        ))
+    }
+
+    fn ntfy(&self, url: &str, topic: &str, token: Option<&str>) -> ChannelRequest {
+        let notice = self.notice;
+        let mut body = json!({
+            "topic": topic,
+            "title": notice.title(),
+            "message": notice.text(),
+            "priority": if self.is_quiet() { 2 } else { 5 },
+            "tags": if self.is_quiet() { json!([]) } else { json!(["rotating_light"]) },
+            "click": notice.url,
+            "sequence_id": notice.incident,
+        });
+        if let Some(url) = &notice.ack_url {
+            let action =
+                json!({ "action": "http", "label": "Acknowledge", "url": url, "method": "POST", "clear": true });
+            body["actions"] = json!([action]);
+        }
+        let mut message = json_message(url.to_owned(), &body);
+        message.headers.extend(token.map(|token| ("Authorization", format!("Bearer {token}"))));
+        message
+    }
+
+    fn pushover(&self, url: &str, token: &str, user: &str) -> ChannelRequest {
+        let notice = self.notice;
+        let (link, link_title) = match &notice.ack_url {
+            Some(url) => (url, "Acknowledge"),
+            None => (&notice.url, "Dashboard"),
+        };
+        let mut body = json!({
+            "token": token, "user": user, "title": notice.title(), "message": notice.text(),
+            "priority": if self.is_quiet() { -1 } else { 1 }, "url": link, "url_title": link_title,
+        });
+        if !self.is_harmless() && !self.is_quiet() {
+            body["priority"] = json!(2);
+            body["retry"] = json!(PUSHOVER_RETRY);
+            body["expire"] = json!(PUSHOVER_EXPIRE);
+        }
+        json_message(below(url, "1/messages.json"), &body)
+    }
+
+    fn gotify(&self, url: &str, token: &str) -> ChannelRequest {
+        let notice = self.notice;
+        let click = notice.ack_url.as_ref().unwrap_or(&notice.url);
+        let body = json!({
+            "title": notice.title(), "message": notice.text(),
+            "priority": if self.is_quiet() { 2 } else { 10 },
+            "extras": { "client::notification": { "click": { "url": click } } },
+        });
+        let mut message = json_message(below(url, "message"), &body);
+        message.headers.push(("X-Gotify-Key", token.to_owned()));
+        message
+    }
+
+    fn telegram(&self, url: &str, token: &str, chat: &str) -> ChannelRequest {
+        let notice = self.notice;
+        let mut text = format!("{}\n{}", notice.title(), notice.text());
+        if let Some(url) = &notice.ack_url {
+            text.push_str(&format!("\nAcknowledge: {url}"));
+        }
+        let body = json!({
+            "chat_id": chat, "text": text, "link_preview_options": { "is_disabled": true },
+            "disable_notification": self.is_quiet(),
+        });
+        json_message(below(url, &format!("bot{token}/sendMessage")), &body)
+    }
+}
+
+/// The topic of messages about this incident, of which a push service keeps the newest: 32 characters, as Apple's wants
+/// it.
+fn topic(incident: &str) -> String {
+    let plain = incident.replace('-', "");
+    let is_uuid = plain.len() == TOPIC && plain.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_uuid { plain } else { sha256_hex(incident.as_bytes()).split_off(TOPIC) }
+}
+
+/// The URL of a path below a root.
+fn below(root: &str, path: &str) -> String {
+    format!("{}/{path}", root.trim_end_matches('/'))
+}
+
+fn json_message(url: String, body: &Value) -> ChannelRequest {
+    let headers = vec![("Content-Type", "application/json".to_owned())];
+    ChannelRequest { url, headers, body: body.to_string().into_bytes() }
+}
+
+/// Text without markup for Discord, and without a mention of anybody.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if "\\*_~`>|[]()#@<".contains(character) {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::alarm_notice::tests::notice;
+
+    const ID: &str = "0193aa0b-6c7d-7e8f-9a0b-1c2d3e4f5a6c";
+
+    fn message(event: NoticeEvent, target: &ChannelTarget) -> ChannelRequest {
+        crate::crypto::install();
+        let vapid = VapidKey::read(&VapidKey::generate()).unwrap();
+        let now = Timestamp::from_timestamp(1_700_000_100, 0).unwrap();
+        let (notice, contact) = (notice(event), "https://companion.example");
+        Format { id: ID, notice: &notice, vapid: Some(&vapid), contact, salt: [1; 16], now }.message(target).unwrap()
+    }
+
+    fn header<'a>(message: &'a ChannelRequest, name: &str) -> &'a str {
+        message.headers.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    fn sent(message: &ChannelRequest) -> Value {
+        serde_json::from_slice(&message.body).unwrap()
+    }
+
+    #[test]
+    fn a_push_to_a_browser_has_what_each_push_service_wants() {
+        let target = ChannelTarget::WebPush {
+            endpoint: "https://push.example:8443/send/abc".to_owned(),
+            p256dh: "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
+                .to_owned(),
+            auth: "BTBZMqHH6r4Tts7J_aSIgg".to_owned(),
+        };
+        let message = message(NoticeEvent::Opened, &target);
+        assert_eq!((header(&message, "TTL"), header(&message, "Urgency")), ("3600", "high"));
+        assert_eq!(header(&message, "Topic").len(), 32);
+        assert!(header(&message, "Authorization").starts_with("vapid t="));
+        assert!((600..4_096).contains(&message.body.len()) && message.body[20] == 65);
+        let ChannelTarget::WebPush { endpoint, auth, .. } = target else { unreachable!() };
+        let bad = ChannelTarget::WebPush { endpoint, p256dh: "AAAA".to_owned(), auth };
+        let vapid = VapidKey::read(&VapidKey::generate()).unwrap();
+        let (notice, now) = (notice(NoticeEvent::Test), Timestamp::from_timestamp(0, 0).unwrap());
+        let format = Format { id: ID, notice: &notice, vapid: Some(&vapid), contact: "", salt: [1; 16], now };
+        assert_eq!(format.message(&bad), None);
+    }
+
+    #[test]
+    fn a_topic_is_32_characters_of_any_id() {
+        assert_eq!(topic(ID), "0193aa0b6c7d7e8f9a0b1c2d3e4f5a6c");
+        let other = topic("game server 7");
+        assert!(other.len() == TOPIC && other != topic("game server 8"), "{other}");
+    }
+
+    #[test]
+    fn a_webhook_is_signed_over_the_bytes_that_are_sent() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned();
+        let target = ChannelTarget::Webhook { url: "https://hook.example/1".to_owned(), secrets: vec![secret.clone()] };
+        let message = message(NoticeEvent::Opened, &target);
+        let now = Timestamp::from_timestamp(1_700_000_100, 0).unwrap();
+        let expected = signed_webhook::signatures(&[secret.into()], ID, now, &message.body);
+        assert_eq!(header(&message, "webhook-signature"), expected);
+        assert_eq!((header(&message, "webhook-id"), header(&message, "webhook-timestamp")), (ID, "1700000100"));
+        let body = sent(&message);
+        assert_eq!((&body["type"], &body["data"]["count"]), (&"raid.opened".into(), &3.into()));
+        assert_eq!(body["data"]["ackUrl"], "https://companion.example/a/token");
+    }
+
+    #[test]
+    fn a_name_from_the_game_mentions_no_one_at_discord() {
+        let target =
+            ChannelTarget::Discord { url: "https://discord.example/api/webhooks/1/x?thread_id=2#here".to_owned() };
+        let message = message(NoticeEvent::Opened, &target);
+        assert!(message.url.ends_with("?thread_id=2&wait=true"));
+        let body = sent(&message);
+        assert_eq!(body["allowed_mentions"], json!({ "parse": [] }));
+        assert_eq!(body["content"], "RAID Front \\@everyone door, H12");
+    }
+
+    #[test]
+    fn each_service_has_the_alarm_as_loud_as_it_can() {
+        let (url, token) = ("https://example.com/".to_owned(), "token".to_owned());
+        let ntfy = ChannelTarget::Ntfy { url: url.clone(), topic: "base".to_owned(), token: Some(token.clone()) };
+        let ntfy = message(NoticeEvent::Opened, &ntfy);
+        assert_eq!((&sent(&ntfy)["priority"], header(&ntfy, "Authorization")), (&5.into(), "Bearer token"));
+        assert_eq!(sent(&ntfy)["actions"][0]["method"], "POST");
+
+        let pushover = ChannelTarget::Pushover { url: url.clone(), token: token.clone(), user: "user".to_owned() };
+        let priority = |event| sent(&message(event, &pushover))["priority"].clone();
+        assert_eq!((priority(NoticeEvent::Repeated), priority(NoticeEvent::Test)), (2.into(), 1.into()));
+        assert_eq!(priority(NoticeEvent::Event), -1, "it wakes no user");
+
+        let gotify = ChannelTarget::Gotify { url: url.clone(), token: token.clone() };
+        let quiet = message(NoticeEvent::Event, &gotify);
+        let gotify = message(NoticeEvent::Opened, &gotify);
+        assert_eq!([&sent(&gotify)["priority"], &sent(&quiet)["priority"]], [&10, &2]);
+        assert_eq!((&*gotify.url, header(&gotify, "X-Gotify-Key")), ("https://example.com/message", "token"));
+
+        let telegram = ChannelTarget::Telegram { url, token, chat: "-100".to_owned() };
+        let quiet = message(NoticeEvent::Event, &telegram);
+        let telegram = message(NoticeEvent::Opened, &telegram);
+        assert_eq!([quiet, telegram.clone()].map(|said| sent(&said)["disable_notification"].clone()), [true, false]);
+        assert_eq!(telegram.url, "https://example.com/bottoken/sendMessage");
+        assert!(sent(&telegram)["text"].as_str().unwrap().ends_with("Acknowledge: https://companion.example/a/token"));
+    }
+}
