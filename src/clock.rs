@@ -69,14 +69,14 @@ impl Clock {
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
     pub fn now(&self) -> Timestamp {
         let now = match &self.0 {
-            ClockKind::System(_) => Utc::now(),
+            ClockKind::System(_) => Utc::now().into(),
             ClockKind::Adjustable(adjusted) => *adjusted.lock(),
             ClockKind::Simulated(simulated) => {
                 let (start, origin) = *simulated.lock();
                 start + origin.elapsed()
             }
         };
-        now.trunc_subsecs(6)
+        now.trunc_subsecs(6).into()
     }
 
     /// Now, also on a clock that is never set. An adjustable clock is both, as a test advances it.
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn an_adjustable_clock_moves_when_advanced_and_its_clones_with_it() {
-        let start = chrono::DateTime::from_timestamp(1_800_000_000, 123_456_789).unwrap();
+        let start = Timestamp::from_timestamp(1_800_000_000, 123_456_789).unwrap();
         let clock = Clock::adjustable(start);
         let clone = clock.clone();
         assert_eq!(clock.now().timestamp_subsec_nanos(), 123_456_000);
@@ -137,8 +137,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_wall_clock_that_is_set_back_is_noticed_and_one_that_runs_is_not() {
+        let clock = Clock::simulated(Timestamp::from_timestamp(1_800_000_000, 0).unwrap());
+        let seen = clock.moment();
+        sleep(std::time::Duration::from_secs(60)).await;
+        assert_eq!(clock.moment().set_back_since(seen), TimeDelta::zero());
+        clock.advance(Duration::seconds(-90));
+        assert_eq!(clock.moment().set_back_since(seen), TimeDelta::seconds(90));
+        clock.advance(Duration::seconds(120));
+        assert_eq!(clock.moment().set_back_since(seen), TimeDelta::seconds(-30));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_moment_is_reached_in_time_and_an_advance_ends_the_wait() {
-        let start = chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let start = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
         for clock in [Clock::system(), Clock::simulated(start)] {
             let (due, began) = (clock.moment() + TimeDelta::seconds(90), Instant::now());
             clock.reach(due).await;
@@ -156,7 +168,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_simulated_clock_follows_virtual_time_and_may_jump_back() {
-        let clock = Clock::simulated(chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap());
+        let clock = Clock::simulated(Timestamp::from_timestamp(1_800_000_000, 0).unwrap());
         tokio::time::sleep(std::time::Duration::from_secs(3_600)).await;
         assert_eq!(clock.now().timestamp(), 1_800_003_600);
         clock.advance(Duration::seconds(-600));

@@ -1,6 +1,7 @@
 //! Sealing, signing and randomness, all of it by ring. Keys come in as arguments.
 
 pub mod account_mark;
+pub mod ack_link;
 pub mod digest;
 pub mod interaction_signature;
 pub mod invite_token;
@@ -10,6 +11,9 @@ pub mod random;
 pub mod relay_token;
 pub mod sealer;
 pub mod session_cookie;
+pub mod signed_webhook;
+pub mod vapid;
+pub mod web_push;
 pub mod webhook_signature;
 
 pub use self::provider::install;

@@ -67,7 +67,7 @@ mod tests {
     }
 
     /// Result of checking a relay that gives this answer; of one that does not listen, if there is no answer.
-    async fn told(answer: Option<&'static str>) -> Result<(), String> {
+    async fn looked(answer: Option<&'static str>) -> Result<(), String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         match answer {
@@ -85,10 +85,10 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_relay_that_says_that_it_is_well_is_reachable() {
-        assert_eq!(told(Some("HTTP/1.1 200 OK\r\n\r\n{\"ok\":true}")).await, Ok(()));
-        let unwell = told(Some("HTTP/1.1 200 OK\r\n\r\n{\"ok\":false}")).await;
+        assert_eq!(looked(Some("HTTP/1.1 200 OK\r\n\r\n{\"ok\":true}")).await, Ok(()));
+        let unwell = looked(Some("HTTP/1.1 200 OK\r\n\r\n{\"ok\":false}")).await;
         assert_eq!(unwell, Err("it says that it is not well".to_owned()));
-        assert_eq!(told(Some("HTTP/1.1 503 No\r\n\r\n")).await, Err("status 503".to_owned()));
-        assert!(told(None).await.unwrap_err().starts_with("no connection"));
+        assert_eq!(looked(Some("HTTP/1.1 503 No\r\n\r\n")).await, Err("status 503".to_owned()));
+        assert!(looked(None).await.unwrap_err().starts_with("no connection"));
     }
 }

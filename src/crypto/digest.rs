@@ -25,6 +25,7 @@ impl Default for PartsDigest {
 }
 
 impl PartsDigest {
+    /// Adds a part; parts have no borders in the digest.
     pub fn update(&mut self, part: &[u8]) {
         self.0.update(part);
     }
@@ -43,7 +44,7 @@ pub struct DigestingReader<R> {
 }
 
 impl<R> DigestingReader<R> {
-    pub fn new(inner: R) -> Self {
+    pub(crate) fn new(inner: R) -> Self {
         Self { inner, digest: PartsDigest::default(), bytes: 0 }
     }
 

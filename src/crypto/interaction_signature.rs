@@ -44,7 +44,7 @@ mod tests {
 
     fn check(signature: &str, time: &str, body: &[u8], now: i64) -> Result<(), SignatureFault> {
         let key = from_hex(KEY).unwrap().try_into().unwrap();
-        verify(&key, signature, time, body, Timestamp::from_timestamp_secs(now).unwrap())
+        verify(&key, signature, time, body, Timestamp::from_timestamp(now, 0).unwrap())
     }
 
     #[test]

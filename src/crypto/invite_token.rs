@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_known_by_whoever_has_the_key_and_no_other_text_is() {
+    fn a_token_is_known_with_the_key_and_no_other_text_is() {
         let tokens = |key| InviteTokens::new(&Key32::new([key; 32]), Random::system());
         let token = tokens(1).mint();
         assert_eq!(token.len(), 43);

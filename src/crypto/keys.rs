@@ -92,6 +92,8 @@ pub enum Purpose {
     InviteToken,
     /// Marks accounts that are erased.
     AccountMark,
+    /// Tags links that acknowledge alarms.
+    AckLink,
 }
 
 impl Purpose {
@@ -103,6 +105,7 @@ impl Purpose {
             Purpose::KeptAnswer => "kept-answer/aes-256-gcm/v1",
             Purpose::InviteToken => "invite-token/hs256/v1",
             Purpose::AccountMark => "account-mark/hs256/v1",
+            Purpose::AckLink => "ack-link/hs256/v1",
         }
     }
 }

@@ -37,9 +37,8 @@ impl fmt::Debug for Random {
 
 impl Random {
     /// The operating system's generator.
-    #[allow(clippy::disallowed_methods, reason = "the one place that asks the operating system for random bytes")]
     pub fn system() -> Self {
-        Self { source: Source::System(SystemRandom::new()), newest: Arc::default() }
+        Self { source: Source::System(system_random()), newest: Arc::default() }
     }
 
     /// Gives equal values for equal seeds, and so no secrets: for simulations only.
@@ -95,6 +94,12 @@ impl Random {
     }
 }
 
+/// The operating system's generator as ring takes it for keys and signatures.
+#[allow(clippy::disallowed_methods, reason = "the one place that asks the operating system for random bytes")]
+pub(in crate::crypto) fn system_random() -> SystemRandom {
+    SystemRandom::new()
+}
+
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -129,7 +134,7 @@ mod tests {
     #[test]
     fn ids_are_uuids_of_version_7_and_each_is_greater_than_the_last() {
         let random = Random::seeded(1);
-        let start = chrono::DateTime::from_timestamp(1_800_000_000, 999_000).unwrap();
+        let start = Timestamp::from_timestamp(1_800_000_000, 999_000).unwrap();
         let id: Uuid = random.id::<String>(start).parse().unwrap();
         assert_eq!((id.get_version_num(), id.get_timestamp().unwrap().to_unix().0), (7, 1_800_000_000));
         let times = (0..3_000).map(|n| start + TimeDelta::microseconds(n));

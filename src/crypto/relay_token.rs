@@ -1,6 +1,6 @@
 //! Relay tokens: short-lived JWTs (RFC 7519), HS256 only, that open the relay's WebSocket.
 
-use chrono::{DateTime, Duration};
+use chrono::Duration;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
 
@@ -141,7 +141,7 @@ impl RelayTokens {
         if token.header.typ.as_deref() != Some("JWT") || claims.scope != SCOPE {
             return Err(RelayTokenError::Invalid);
         }
-        let end = DateTime::from_timestamp(claims.exp, 0).ok_or(RelayTokenError::Invalid)?;
+        let end = Timestamp::from_timestamp(claims.exp, 0).ok_or(RelayTokenError::Invalid)?;
         if now - LEEWAY > end {
             return Err(RelayTokenError::Expired);
         }
@@ -153,7 +153,7 @@ impl RelayTokens {
                 RelayAccess::Overlay { server, sections }
             }
             (Via::Token, server) => {
-                let ends = claims.ends.map(DateTime::from_timestamp_millis);
+                let ends = claims.ends.map(Timestamp::from_timestamp_millis);
                 let ends = ends.map(|at| at.ok_or(RelayTokenError::Invalid)).transpose()?;
                 let scopes = claims.scopes.map(TokenScopes::from).ok_or(RelayTokenError::Invalid)?;
                 RelayAccess::Token { scopes, server, ends }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn now() -> Timestamp {
-        DateTime::from_timestamp(1_800_000_000, 0).unwrap()
+        Timestamp::from_timestamp(1_800_000_000, 0).unwrap()
     }
 
     fn holder() -> RelayClaims {

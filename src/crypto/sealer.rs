@@ -1,7 +1,7 @@
 //! Secrets at rest: AES-256-GCM, bound to the place where they are stored.
 //!
 //! Sealed bytes: version (1) ‖ key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16). The associated data is the version,
-//! the key id and the place, so that sealed bytes cannot be moved to another row or column.
+//! the key id and the context, so that sealed bytes cannot be moved to another row or column.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use secrecy::{SecretSlice, zeroize::Zeroize};
@@ -14,7 +14,7 @@ const HEADER_LEN: usize = 1 + KEY_ID_LEN + NONCE_LEN;
 
 /// Where sealed bytes are stored. None of the three changes while the row exists.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct SealContext<'a> {
     pub table: &'static str,
     pub column: &'static str,
     /// The key of the row: the id of the paired server, or of the user for a push credential.
@@ -74,7 +74,7 @@ impl Sealer {
     }
 
     /// Seals with the current key and a fresh nonce.
-    pub fn seal(&self, place: &Place<'_>, plaintext: &[u8]) -> Vec<u8> {
+    pub fn seal(&self, context: &SealContext<'_>, plaintext: &[u8]) -> Vec<u8> {
         let SealingKey { id, key } = &self.current;
         let nonce: [u8; NONCE_LEN] = self.random.bytes();
         let mut sealed = Vec::with_capacity(HEADER_LEN + plaintext.len() + AES_256_GCM.tag_len());
@@ -85,7 +85,7 @@ impl Sealer {
         let tag = key
             .seal_in_place_separate_tag(
                 Nonce::assume_unique_for_key(nonce),
-                Aad::from(associated_data(place, id)),
+                Aad::from(associated_data(context, id)),
                 &mut sealed[HEADER_LEN..],
             )
             .expect("plaintexts are far below the cipher's 64 GiB");
@@ -93,8 +93,8 @@ impl Sealer {
         sealed
     }
 
-    /// Opens what [`seal`](Self::seal) gave for the same place.
-    pub fn open(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Opened, OpenError> {
+    /// Opens what [`seal`](Self::seal) gave for the same context.
+    pub fn open(&self, context: &SealContext<'_>, sealed: &[u8]) -> Result<Opened, OpenError> {
         let (id, nonce, ciphertext) = split(sealed).ok_or(OpenError::Damaged)?;
         // The new key first, then the old one; the id saves the attempt with the wrong one.
         let mut error = OpenError::UnknownKey;
@@ -102,7 +102,7 @@ impl Sealer {
             let Some(SealingKey { key, .. }) = candidate.filter(|candidate| candidate.id == id) else { continue };
             let nonce = Nonce::assume_unique_for_key(nonce);
             let mut buffer = ciphertext.to_vec();
-            let opened = key.open_in_place(nonce, Aad::from(associated_data(place, &id)), &mut buffer);
+            let opened = key.open_in_place(nonce, Aad::from(associated_data(context, &id)), &mut buffer);
             // An exact copy: shrinking the buffer could leave a second one behind in freed memory.
             let plaintext = opened.map(|plaintext| SecretSlice::from(plaintext.to_vec()));
             buffer.zeroize();
@@ -122,11 +122,11 @@ fn split(sealed: &[u8]) -> Option<([u8; KEY_ID_LEN], [u8; NONCE_LEN], &[u8])> {
     (*version == VERSION).then_some((*id, *nonce, ciphertext))
 }
 
-/// Each part with its length before it, so that no two places give the same bytes.
-fn associated_data(place: &Place<'_>, key_id: &[u8; KEY_ID_LEN]) -> Vec<u8> {
+/// Each part with its length before it, so that no two contexts give the same bytes.
+fn associated_data(context: &SealContext<'_>, key_id: &[u8; KEY_ID_LEN]) -> Vec<u8> {
     let mut data = vec![VERSION];
     data.extend_from_slice(key_id);
-    for part in [place.table, place.column, place.owner] {
+    for part in [context.table, context.column, context.owner] {
         data.extend_from_slice(&(part.len() as u64).to_be_bytes());
         data.extend_from_slice(part.as_bytes());
     }
@@ -140,7 +140,8 @@ mod tests {
     use super::*;
     use crate::crypto::digest;
 
-    const PLACE: Place<'static> = Place { table: "push_credentials", column: "bundle_sealed", owner: "user-1" };
+    const CONTEXT: SealContext<'static> =
+        SealContext { table: "push_credentials", column: "bundle_sealed", owner: "user-1" };
 
     fn key(byte: u8) -> Key32 {
         Key32::new([byte; 32])
@@ -160,18 +161,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_opens_at_its_place_and_nowhere_else() {
+    fn sealed_bytes_open_in_their_context_only() {
         let sealer = Sealer::new(&key(1), None, 1, Random::system());
-        let sealed = sealer.seal(&PLACE, b"secret");
+        let sealed = sealer.seal(&CONTEXT, b"secret");
         assert_eq!(sealed.len(), HEADER_LEN + 6 + 16);
-        let opened = sealer.open(&PLACE, &sealed).unwrap();
+        let opened = sealer.open(&CONTEXT, &sealed).unwrap();
         assert_eq!(opened.plaintext.expose_secret(), b"secret");
         assert!(opened.current);
         for other in [
-            Place { owner: "user-2", ..PLACE },
-            Place { column: "other", ..PLACE },
-            Place { table: "other", ..PLACE },
-            Place { table: "push_credentialsb", column: "undle_sealed", ..PLACE },
+            SealContext { owner: "user-2", ..CONTEXT },
+            SealContext { column: "other", ..CONTEXT },
+            SealContext { table: "other", ..CONTEXT },
+            SealContext { table: "push_credentialsb", column: "undle_sealed", ..CONTEXT },
         ] {
             assert_eq!(sealer.open(&other, &sealed).err(), Some(OpenError::Damaged), "{other:?}");
         }
@@ -180,19 +181,19 @@ mod tests {
     #[test]
     fn every_seal_has_its_own_nonce() {
         let sealer = Sealer::new(&key(1), None, 1, Random::system());
-        assert_ne!(sealer.seal(&PLACE, b"same"), sealer.seal(&PLACE, b"same"));
+        assert_ne!(sealer.seal(&CONTEXT, b"same"), sealer.seal(&CONTEXT, b"same"));
     }
 
     #[test]
     fn the_previous_key_opens_as_not_current_and_an_older_one_does_not() {
-        let old = Sealer::new(&key(1), None, 1, Random::system()).seal(&PLACE, b"secret");
+        let old = Sealer::new(&key(1), None, 1, Random::system()).seal(&CONTEXT, b"secret");
         let rotated = Sealer::new(&key(2), Some(&key(1)), 1, Random::system());
-        let opened = rotated.open(&PLACE, &old).unwrap();
+        let opened = rotated.open(&CONTEXT, &old).unwrap();
         assert!(!opened.current);
-        let resealed = rotated.seal(&PLACE, opened.plaintext.expose_secret());
-        assert!(Sealer::new(&key(2), None, 1, Random::system()).open(&PLACE, &resealed).unwrap().current);
+        let resealed = rotated.seal(&CONTEXT, opened.plaintext.expose_secret());
+        assert!(Sealer::new(&key(2), None, 1, Random::system()).open(&CONTEXT, &resealed).unwrap().current);
         assert_eq!(
-            Sealer::new(&key(3), Some(&key(2)), 1, Random::system()).open(&PLACE, &old).err(),
+            Sealer::new(&key(3), Some(&key(2)), 1, Random::system()).open(&CONTEXT, &old).err(),
             Some(OpenError::UnknownKey)
         );
     }
@@ -200,12 +201,12 @@ mod tests {
     #[test]
     fn any_changed_or_missing_byte_is_refused() {
         let sealer = Sealer::new(&key(1), Some(&key(2)), 1, Random::system());
-        let sealed = sealer.seal(&PLACE, b"secret");
+        let sealed = sealer.seal(&CONTEXT, b"secret");
         for index in 0..sealed.len() {
             let mut damaged = sealed.clone();
             damaged[index] ^= 1;
-            assert!(sealer.open(&PLACE, &damaged).is_err(), "byte {index}");
-            assert!(sealer.open(&PLACE, &sealed[..index]).is_err(), "length {index}");
+            assert!(sealer.open(&CONTEXT, &damaged).is_err(), "byte {index}");
+            assert!(sealer.open(&CONTEXT, &sealed[..index]).is_err(), "length {index}");
         }
     }
 }
