@@ -10,6 +10,7 @@ pub mod descriptors;
 pub mod http_service;
 mod http_stream;
 mod memory;
+pub mod memory_limit;
 mod names;
 pub mod neighbour;
 mod network;

@@ -66,7 +66,7 @@ mod tests {
 
     fn check(header: &str, body: &[u8], secrets: &[&str], now: i64) -> Result<(), SignatureFault> {
         let secrets: Vec<SecretString> = secrets.iter().map(|secret| SecretString::from(*secret)).collect();
-        verify(header, body, &secrets, Timestamp::from_timestamp_secs(now).unwrap())
+        verify(header, body, &secrets, Timestamp::from_timestamp(now, 0).unwrap())
     }
 
     #[test]

@@ -114,26 +114,32 @@ pub struct RequestBudgets<K: Clone + Hash + Eq> {
 }
 
 impl<K: Clone + Hash + Eq> RequestBudgets<K> {
-    /// Budgets of a class per minute.
+    /// Budgets of a class.
     pub fn new(class: LimitClass, clock: &Clock) -> Self {
-        let per_minute = NonZeroU32::new(class.burst).expect("a quota is not zero");
+        let burst = NonZeroU32::new(class.burst).expect("a quota is not zero");
+        let quota = Quota::with_period(class.window / class.burst).expect("a window is not zero").allow_burst(burst);
         let clock = LimitClock(clock.clone());
-        let quota_per_minute = Quota::per_minute(per_minute);
-        let limiter = RateLimiter::<_, _, _, NoOpMiddleware<Nanos>>::new(
-            quota_per_minute,
-            DashMapStateStore::default(),
-            clock.clone(),
-        )
-        .with_middleware();
+        let limiter =
+            RateLimiter::<_, _, _, NoOpMiddleware<Nanos>>::new(quota, DashMapStateStore::default(), clock.clone())
+                .with_middleware();
         Self { class, clock, limiter, taken: AtomicUsize::default() }
     }
 
     /// The requests left after this one; an error when there was nothing.
     pub fn take(&self, key: &K) -> Result<LimitReport, LimitReport> {
+        self.take_many(key, NonZeroU32::MIN)
+    }
+
+    /// As [`take`](Self::take), for `count` requests at once: all of them, or nothing. More than the class has at once are
+    /// never allowed.
+    pub fn take_many(&self, key: &K, count: NonZeroU32) -> Result<LimitReport, LimitReport> {
         if self.taken.fetch_add(1, Ordering::Relaxed) % FORGET_AFTER == FORGET_AFTER - 1 {
             self.forget_idle();
         }
-        match self.limiter.check_key(key) {
+        let Ok(checked) = self.limiter.check_key_n(key, count) else {
+            return Err(self.class.report(0, self.class.window));
+        };
+        match checked {
             Ok(state) => {
                 let remaining = state.remaining_burst_capacity();
                 let spent = self.class.burst.saturating_sub(remaining);

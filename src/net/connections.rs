@@ -1,10 +1,11 @@
-//! Counts the connections that clients have open: in all, and from one household. Both listeners count here.
+//! Counts the connections that clients have open: in all, and from one client network. Both listeners count here.
 //!
-//! The peer of a connection is counted when it is accepted. A trusted proxy is no household: it is counted in all
+//! The peer of a connection is counted when it is accepted. A trusted proxy is no client network: it is counted in all
 //! only, and those behind it are counted where a request says who they are: each request of the API while it is
 //! answered, and each socket of the relay while it is open.
 //!
-//! Where all are taken, a few spare ones are left to the operator's questions: the service reports that it is full.
+//! Where all are taken, a few spare ones are left to the operator's questions: the service reports that it is full. A
+//! client network that has its share of these gets another one in place of one on which it has asked nothing yet.
 
 use std::{
     collections::HashMap,
@@ -13,24 +14,28 @@ use std::{
 };
 
 use actix_http::header::HeaderMap;
+use tokio::sync::oneshot;
 
 use crate::{
     domain::{
-        client_address::{TrustedProxies, household},
+        client_address::{TrustedProxies, client_network},
+        problem,
         time::Moment,
     },
-    net::unread_forwarding::UnreadForwarding,
+    net::{refusals, unread_forwarding::UnreadForwarding},
 };
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 /// Spare connections.
 pub const SPARE: usize = 8;
+/// The share of one client network.
+const SPARE_PER_HOUSEHOLD: usize = 2;
 
 /// Limits of open connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     pub total: usize,
-    pub per_household: usize,
+    pub per_client_network: usize,
     /// From the machine itself: a proxy that is not configured comes from there, too.
     pub from_loopback: usize,
 }
@@ -48,8 +53,20 @@ pub struct Connections {
 #[derive(Debug, Default)]
 struct OpenConnections {
     total: usize,
-    spare: usize,
-    by_household: HashMap<IpAddr, usize>,
+    by_client_network: HashMap<IpAddr, usize>,
+    /// The oldest first.
+    spare: Vec<SparePlace>,
+    /// Spare connections that there were.
+    numbered: u64,
+}
+
+/// A spare connection.
+#[derive(Debug)]
+struct SparePlace {
+    number: u64,
+    client_network: Option<IpAddr>,
+    /// Ends the connection; closed once it has asked something.
+    end: oneshot::Sender<()>,
 }
 
 /// Reasons against a connection.
@@ -57,8 +74,19 @@ struct OpenConnections {
 pub enum TooManyConnections {
     /// The service has as many as it can.
     Service,
-    /// This household has as many as it may.
+    /// This client network has as many as it may.
     Household,
+}
+
+impl TooManyConnections {
+    /// Counts a connection from there that is refused, or ended for another one.
+    pub fn count(self, from: IpAddr) {
+        let (code, full) = match self {
+            Self::Service => (problem::UNAVAILABLE.code, true),
+            Self::Household => (problem::TOO_MANY_CONNECTIONS.code, false),
+        };
+        refusals::count_connection(code, full, from);
+    }
 }
 
 /// The right to one connection; given back when dropped.
@@ -67,19 +95,23 @@ pub struct ConnectionPermit {
     connections: Arc<Connections>,
     /// Counted in all.
     whole: bool,
-    spare: bool,
-    household: Option<IpAddr>,
+    /// The number of a spare connection.
+    spare: Option<u64>,
+    /// Ready when a spare connection has to end.
+    displaced: Option<oneshot::Receiver<()>>,
+    client_network: Option<IpAddr>,
 }
 
 impl Connections {
+    /// No connections yet; of these peers, `X-Forwarded-For` counts.
     pub fn new(limits: ConnectionLimits, proxies: TrustedProxies) -> Arc<Self> {
         Arc::new(Self { limits, proxies, open: Mutex::default(), unread_forwarding: UnreadForwarding::default() })
     }
 
     /// For a connection from this peer.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, TooManyConnections> {
-        let household = (!self.proxies.contain(peer)).then(|| household(peer));
-        self.permit(true, household)
+        let client_network = (!self.proxies.contain(peer)).then(|| client_network(peer));
+        self.permit(true, client_network)
     }
 
     /// [`admit`](Self::admit), or a spare connection where there is no other. The machine itself gets one also when it has
@@ -87,17 +119,28 @@ impl Connections {
     pub fn admit_or_spare(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, TooManyConnections> {
         self.admit(peer).or_else(|crowded| match crowded {
             TooManyConnections::Household if !peer.to_canonical().is_loopback() => Err(crowded),
-            _ => self.spare().ok_or(crowded),
+            _ => self.spare(peer, crowded).ok_or(crowded),
         })
     }
 
-    fn spare(self: &Arc<Self>) -> Option<ConnectionPermit> {
+    fn spare(self: &Arc<Self>, peer: IpAddr, crowded: TooManyConnections) -> Option<ConnectionPermit> {
+        let client_network = (!self.proxies.contain(peer)).then(|| client_network(peer));
         let mut open = self.open();
-        if open.spare >= SPARE {
+        let is_own = |place: &SparePlace| client_network.is_some() && place.client_network == client_network;
+        if open.spare.iter().filter(|place| is_own(place)).count() >= SPARE_PER_HOUSEHOLD {
+            let silent = open.spare.iter().position(|place| is_own(place) && !place.end.is_closed())?;
+            // Perhaps it has ended by itself.
+            let _ = open.spare.remove(silent).end.send(());
+            crowded.count(peer);
+        } else if open.spare.len() >= SPARE {
             return None;
         }
-        open.spare += 1;
-        Some(ConnectionPermit { connections: self.clone(), whole: false, spare: true, household: None })
+        let (end, displaced) = oneshot::channel();
+        let number = open.numbered;
+        open.numbered += 1;
+        open.spare.push(SparePlace { number, client_network, end });
+        let (spare, displaced) = (Some(number), Some(displaced));
+        Some(ConnectionPermit { connections: self.clone(), whole: false, spare, displaced, client_network: None })
     }
 
     /// For what the client of a request with these headers has open behind a proxy; `None` where its connection is
@@ -115,7 +158,7 @@ impl Connections {
         if self.proxies.contain(client) {
             return Ok(None);
         }
-        self.permit(false, Some(household(client))).map(Some)
+        self.permit(false, Some(client_network(client))).map(Some)
     }
 
     /// The client of a request with these headers: the peer, or the address that trusted proxies name.
@@ -138,22 +181,23 @@ impl Connections {
     fn permit(
         self: &Arc<Self>,
         whole: bool,
-        household: Option<IpAddr>,
+        client_network: Option<IpAddr>,
     ) -> Result<ConnectionPermit, TooManyConnections> {
         let mut open = self.open();
         if whole && open.total >= self.limits.total {
             return Err(TooManyConnections::Service);
         }
-        if let Some(household) = household {
-            let limit = if household.is_loopback() { self.limits.from_loopback } else { self.limits.per_household };
-            let count = open.by_household.entry(household).or_default();
+        if let Some(client_network) = client_network {
+            let limit =
+                if client_network.is_loopback() { self.limits.from_loopback } else { self.limits.per_client_network };
+            let count = open.by_client_network.entry(client_network).or_default();
             if *count >= limit {
                 return Err(TooManyConnections::Household);
             }
             *count += 1;
         }
         open.total += usize::from(whole);
-        Ok(ConnectionPermit { connections: self.clone(), whole, spare: false, household })
+        Ok(ConnectionPermit { connections: self.clone(), whole, spare: None, displaced: None, client_network })
     }
 
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
@@ -164,7 +208,13 @@ impl Connections {
 impl ConnectionPermit {
     /// True for a connection that is only for the operator's questions.
     pub fn is_spare(&self) -> bool {
-        self.spare
+        self.spare.is_some()
+    }
+
+    /// Ready when this connection, a spare one, has to end because another one takes its place. It keeps its place once
+    /// this is dropped.
+    pub fn take_displaced(&mut self) -> Option<oneshot::Receiver<()>> {
+        self.displaced.take()
     }
 }
 
@@ -177,13 +227,15 @@ impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut open = self.connections.open();
         open.total -= usize::from(self.whole);
-        open.spare -= usize::from(self.spare);
-        if let Some(household) = self.household
-            && let Some(count) = open.by_household.get_mut(&household)
+        if let Some(number) = self.spare {
+            open.spare.retain(|place| place.number != number);
+        }
+        if let Some(client_network) = self.client_network
+            && let Some(count) = open.by_client_network.get_mut(&client_network)
         {
             *count -= 1;
             if *count == 0 {
-                open.by_household.remove(&household);
+                open.by_client_network.remove(&client_network);
             }
         }
     }
@@ -195,8 +247,8 @@ mod tests {
 
     use super::*;
 
-    fn connections(total: usize, per_household: usize) -> Arc<Connections> {
-        let limits = ConnectionLimits { total, per_household, from_loopback: per_household + 1 };
+    fn connections(total: usize, per_client_network: usize) -> Arc<Connections> {
+        let limits = ConnectionLimits { total, per_client_network, from_loopback: per_client_network + 1 };
         Connections::new(limits, TrustedProxies::parse("10.0.0.0/8").unwrap())
     }
 
@@ -219,7 +271,7 @@ mod tests {
         assert_eq!(connections.admit(address("203.0.113.11")).unwrap_err(), TooManyConnections::Service);
         held.clear();
         let open = connections.open();
-        assert!(open.total == 0 && open.by_household.is_empty(), "{open:?}");
+        assert!(open.total == 0 && open.by_client_network.is_empty(), "{open:?}");
     }
 
     #[test]
@@ -227,16 +279,27 @@ mod tests {
         let connections = connections(4, 2);
         let mut held: Vec<_> = (1..=4).map(|last| connections.admit([192, 0, last, 1].into()).unwrap()).collect();
         assert!(held.iter().all(|permit| !permit.is_spare()));
-        let spare: Vec<_> = (0..SPARE).map(|_| connections.admit_or_spare(address("192.0.9.1")).unwrap()).collect();
+        let spare_of = |client_network: u8| connections.admit_or_spare([192, 0, client_network, 1].into());
+        let mut spare: Vec<_> = (0..SPARE_PER_HOUSEHOLD).map(|_| spare_of(9).unwrap()).collect();
+        let [first, second] = [0, 1].map(|at| spare[at].take_displaced().unwrap());
+        drop(first);
+        let third = spare_of(9).unwrap();
+        assert!(!second.is_empty(), "the oldest that has asked nothing ends");
+        drop((second, third));
+        spare.push(spare_of(9).unwrap());
+        drop(spare.last_mut().unwrap().take_displaced());
+        assert_eq!(spare_of(9).unwrap_err(), TooManyConnections::Service, "one address leaves some to others");
+        spare.swap_remove(1);
+        spare.extend((0..SPARE - SPARE_PER_HOUSEHOLD).map(|other| spare_of(10 + other as u8).unwrap()));
         assert!(spare.iter().all(ConnectionPermit::is_spare));
-        assert_eq!(connections.admit_or_spare(address("192.0.9.1")).unwrap_err(), TooManyConnections::Service);
+        assert_eq!(spare_of(99).unwrap_err(), TooManyConnections::Service);
         assert_eq!(connections.load(), (4, 4));
         drop(spare);
         held.truncate(1);
         assert!(!connections.admit_or_spare(address("192.0.9.1")).unwrap().is_spare());
         held.extend((0..2).map(|_| connections.admit(address("192.0.9.1")).unwrap()));
         assert_eq!(connections.admit_or_spare(address("192.0.9.1")).unwrap_err(), TooManyConnections::Household);
-        assert_eq!(connections.open().spare, 0);
+        assert!(connections.open().spare.is_empty());
     }
 
     #[test]

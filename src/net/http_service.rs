@@ -24,14 +24,10 @@ use socket2::SockRef;
 use tokio::{net::TcpStream, time::Instant};
 
 use crate::{
-    domain::{
-        limits::{BODY_DEADLINE, HEAD_DEADLINE},
-        problem,
-    },
+    domain::limits::{BODY_DEADLINE, HEAD_DEADLINE},
     net::{
         connections::{Connections, TooManyConnections},
         http_stream::{Exchanges, HttpStream, UnderWay},
-        refusals,
         timer::Timer,
     },
 };
@@ -115,13 +111,12 @@ where
 
 /// Says why, if the client listens; the connection ends here.
 fn refuse(stream: &TcpStream, crowded: TooManyConnections, from: IpAddr) {
+    crowded.count(from);
     let answer: &[u8] = match crowded {
         TooManyConnections::Service => {
-            refusals::count_connection(problem::UNAVAILABLE.code, true, from);
             b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         }
         TooManyConnections::Household => {
-            refusals::count_connection(problem::TOO_MANY_CONNECTIONS.code, false, from);
             b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         }
     };

@@ -1,7 +1,8 @@
 //! A client's connection while it speaks HTTP, with the deadlines that the HTTP server leaves out.
 //!
 //! The server limits the time of the first head of a connection and of idleness. What it leaves out is here: the head of
-//! every later request, and an answer that its client does not read.
+//! every later request, and an answer that its client does not read. The head of a spare connection has less time, so that
+//! one that asks nothing soon makes room.
 //!
 //! And it is not given more requests than it should hold. The server decodes whatever it has read, up to 128 KiB, and a
 //! request of 25 bytes takes kilobytes of memory until it is answered. So it gets little at once, and while it answers a
@@ -9,6 +10,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    future::Future as _,
     io, mem,
     pin::Pin,
     rc::Rc,
@@ -18,11 +20,12 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::oneshot,
     time::Instant,
 };
 
 use crate::{
-    domain::limits::{ANSWER_STALL, HEAD_DEADLINE},
+    domain::limits::{ANSWER_STALL, HEAD_DEADLINE, SPARE_HEAD_DEADLINE},
     net::{connections::ConnectionPermit, timer::Timer},
 };
 
@@ -57,6 +60,8 @@ pub struct Exchanges {
     served: Cell<bool>,
     /// When the head must be whole of which some bytes have come.
     head_due: Cell<Option<Instant>>,
+    /// Ends a spare connection without a request yet: another one takes its place.
+    displaced: RefCell<Option<oneshot::Receiver<()>>>,
 }
 
 /// A request whose answer is not yet written.
@@ -69,6 +74,7 @@ impl Exchanges {
         self.under_way.set(self.under_way.get() + 1);
         self.served.set(true);
         self.head_due.set(None);
+        self.displaced.take();
         UnderWay(self)
     }
 
@@ -84,6 +90,13 @@ impl Exchanges {
         match self.under_way.get() == 0 || self.body_wanted.get() {
             true => Poll::Ready(()),
             false => Poll::Pending,
+        }
+    }
+
+    fn poll_displaced(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut *self.displaced.borrow_mut() {
+            Some(displaced) => Pin::new(displaced).poll(cx).map(drop),
+            None => Poll::Pending,
         }
     }
 
@@ -105,8 +118,12 @@ impl Drop for UnderWay {
 }
 
 impl HttpStream {
-    pub fn new(stream: TcpStream, permit: ConnectionPermit) -> Self {
-        let exchanges = Rc::default();
+    pub(crate) fn new(stream: TcpStream, mut permit: ConnectionPermit) -> Self {
+        let exchanges = Rc::<Exchanges>::default();
+        if permit.is_spare() {
+            exchanges.head_due.set(Some(Instant::now() + SPARE_HEAD_DEADLINE));
+            exchanges.displaced.replace(permit.take_displaced());
+        }
         let (head, answer) = (Timer::default(), Timer::default());
         Self { stream, permit, _handshake: None, exchanges, gave_piece: false, head, answer, answer_due: None }
     }
@@ -116,6 +133,7 @@ impl HttpStream {
         Self { _handshake: permit, ..self }
     }
 
+    /// The requests and answers on this stream, which the service counts.
     pub fn exchanges(&self) -> Rc<Exchanges> {
         self.exchanges.clone()
     }
@@ -147,7 +165,10 @@ impl AsyncRead for HttpStream {
         this.gave_piece = count > 0;
         match (&read, exchanges.head_due.get()) {
             // Nothing read is the end: what has come of the head is given up.
-            (Poll::Pending, Some(due)) => this.head.poll(due, cx).map(Ok),
+            (Poll::Pending, Some(due)) => match exchanges.poll_displaced(cx) {
+                Poll::Ready(()) => Poll::Ready(Ok(())),
+                Poll::Pending => this.head.poll(due, cx).map(Ok),
+            },
             (Poll::Ready(Ok(())), None) => {
                 let between = exchanges.served.get() && exchanges.under_way.get() == 0;
                 if between && count > 0 {
@@ -183,6 +204,8 @@ impl AsyncWrite for HttpStream {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpListener,
@@ -196,11 +219,16 @@ mod tests {
 
     /// Our end and the client's.
     async fn connected() -> (HttpStream, TcpStream) {
+        connected_of(1).await
+    }
+
+    /// A stream within a limit of `total` connections; with a limit of 0 it is a spare one.
+    async fn connected_of(total: usize) -> (HttpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        let limits = ConnectionLimits { total: 1, per_household: 1, from_loopback: 1 };
-        let permit = Connections::new(limits, TrustedProxies::default()).admit(peer.ip()).unwrap();
+        let limits = ConnectionLimits { total, per_client_network: 1, from_loopback: 1 };
+        let permit = Connections::new(limits, TrustedProxies::default()).admit_or_spare(peer.ip()).unwrap();
         (HttpStream::new(stream, permit), client)
     }
 
@@ -212,6 +240,38 @@ mod tests {
         let mut bytes = [0; 9];
         assert_eq!(stream.read(&mut bytes).await.unwrap(), 1);
         assert_eq!(stream.read(&mut bytes).await.unwrap(), 0, "given up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_spare_connection_that_asks_nothing_makes_room_soon() {
+        let (mut stream, mut client) = connected_of(0).await;
+        let (began, mut bytes) = (Instant::now(), [0; 9]);
+        client.write_all(b"G").await.unwrap();
+        assert_eq!(stream.read(&mut bytes).await.unwrap(), 1);
+        assert_eq!(stream.read(&mut bytes).await.unwrap(), 0, "given up");
+        assert_eq!(began.elapsed(), SPARE_HEAD_DEADLINE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_spare_connection_that_asks_nothing_makes_room_for_others_of_its_household() {
+        let limits = ConnectionLimits { total: 0, per_client_network: 1, from_loopback: 1 };
+        let connections = Connections::new(limits, TrustedProxies::default());
+        let (mut spare, mut clients) = (Vec::new(), Vec::new());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for _ in 0..9 {
+            clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+            let (stream, peer) = listener.accept().await.unwrap();
+            spare.push(HttpStream::new(stream, connections.admit_or_spare(peer.ip()).unwrap()));
+        }
+        let (began, mut bytes) = (Instant::now(), [0; 9]);
+        for displaced in &mut spare[..7] {
+            assert_eq!(displaced.read(&mut bytes).await.unwrap(), 0);
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        clients[8].write_all(b"G").await.unwrap();
+        assert_eq!(spare[8].read(&mut bytes).await.unwrap(), 1);
+        let _asked = [7, 8].map(|last: usize| spare[last].exchanges().begin());
+        assert!(connections.admit_or_spare([127, 0, 0, 1].into()).is_err());
     }
 
     #[tokio::test(start_paused = true)]

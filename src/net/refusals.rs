@@ -59,26 +59,50 @@ struct RefusedConnections {
     address_full: u64,
     /// The network of the last.
     last: Option<IpAddr>,
+    /// There was a line within about a minute: the next one comes from [`log_connections`].
+    logged: bool,
 }
 
 static CONNECTIONS_REFUSED: Mutex<RefusedConnections> =
-    Mutex::new(RefusedConnections { service_full: 0, address_full: 0, last: None });
+    Mutex::new(RefusedConnections { service_full: 0, address_full: 0, last: None, logged: false });
 
-/// Counts a connection that is refused before a request is read; [`log_connections`] says how many were. With `full` the
-/// service has no room, otherwise this address has its share.
+/// Counts a connection that is refused before a request is read. The first one is logged at once, and [`log_connections`]
+/// logs how many followed. With `full` the service has no room, otherwise this address has its share.
 pub fn count_connection(code: &'static str, full: bool, from: IpAddr) {
     count(code, CONNECTIONS);
     let mut refused = CONNECTIONS_REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
-    *(if full { &mut refused.service_full } else { &mut refused.address_full }) += 1;
-    refused.last = Some(from);
+    refused.add(full, from);
+    let first = refused.first();
+    drop(refused);
+    first.inspect(RefusedConnections::log);
 }
 
 /// One line about all connections that were refused since the last one, if any were. Called once a minute.
 pub fn log_connections() {
-    let mut refused = CONNECTIONS_REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
-    let RefusedConnections { service_full, address_full, last } = std::mem::take(&mut *refused);
-    drop(refused);
-    if let Some(last) = last {
+    let rest = CONNECTIONS_REFUSED.lock().unwrap_or_else(PoisonError::into_inner).rest();
+    rest.inspect(RefusedConnections::log);
+}
+
+impl RefusedConnections {
+    fn add(&mut self, full: bool, from: IpAddr) {
+        *(if full { &mut self.service_full } else { &mut self.address_full }) += 1;
+        self.last = Some(from);
+    }
+
+    /// The line of the first refusal after a minute without one.
+    fn first(&mut self) -> Option<Self> {
+        if self.logged { None } else { self.rest() }
+    }
+
+    /// The line about all since the last one, if there were any.
+    fn rest(&mut self) -> Option<Self> {
+        let rest = std::mem::take(self);
+        self.logged = rest.last.is_some();
+        self.logged.then_some(rest)
+    }
+
+    fn log(&self) {
+        let Self { service_full, address_full, last: Some(last), .. } = *self else { return };
         log::warn!(service_full, address_full, last_from:% = network(last); "connections refused");
     }
 }
@@ -130,12 +154,12 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use chrono::DateTime;
 
     use super::*;
+    use crate::domain::time::Timestamp;
 
     fn at(seconds: i64) -> Moment {
-        DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
+        Timestamp::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
     }
 
     #[test]
@@ -145,6 +169,21 @@ mod tests {
         assert_eq!(written.len(), 7 * LINES as usize);
         assert_eq!(written.iter().sum::<u64>() + lines.left_out, 65_000 - written.len() as u64);
         assert_eq!(written[LINES as usize], 10_000 - u64::from(LINES));
+    }
+
+    #[test]
+    fn the_first_refused_connection_is_logged_at_once_and_the_rest_once_a_minute() {
+        let mut refused = RefusedConnections::default();
+        let refuse = |refused: &mut RefusedConnections| {
+            refused.add(true, [192, 0, 2, 1].into());
+            refused.first().map(|line| line.service_full)
+        };
+        assert_eq!([(); 3].map(|()| refuse(&mut refused)), [Some(1), None, None]);
+        assert_eq!(refused.rest().map(|line| line.service_full), Some(2));
+        assert_eq!(refuse(&mut refused), None, "less than a minute after a line");
+        assert_eq!(refused.rest().map(|line| line.service_full), Some(1));
+        assert!(refused.rest().is_none());
+        assert_eq!(refuse(&mut refused), Some(1), "after a minute without one");
     }
 
     #[test]

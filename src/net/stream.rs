@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::Shutdown,
+    net::{Shutdown, SocketAddr},
     pin::Pin,
     task::{Context, Poll},
 };
@@ -42,6 +42,13 @@ impl Stream {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Memory(stream) => stream.try_write(bytes),
         }
+    }
+
+    /// Address of the other end, if it has one.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        let Self::Tcp(stream) = self else { return None };
+        let peer = stream.peer_addr().ok()?;
+        Some(SocketAddr::new(peer.ip().to_canonical(), peer.port()))
     }
 
     /// Reads what writing will read, so that it is in the processor's cache by then.

@@ -79,12 +79,12 @@ fn is_near(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use chrono::DateTime;
 
     use super::*;
+    use crate::domain::time::Timestamp;
 
     fn at(seconds: i64) -> Moment {
-        DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
+        Timestamp::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
     }
 
     #[test]

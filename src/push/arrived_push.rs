@@ -1,69 +1,68 @@
-//! A push between its arrival and the moment when it is stored. Its alarm is delivered once: by the database that
-//! stored it, or by the session that waits no longer, whichever is first.
+//! A push between its arrival and the moment when it is stored. Its alarm is delivered by the database that stored it,
+//! or before by the session that waits no longer. Three places know a push that comes again: the table `push_seen`, the
+//! session while it is not stored ([`unstored`](crate::push::unstored)), and the game connection, which takes an alarm up once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use actix::Addr;
-use tokio::time::Instant;
 
 use crate::{
     db::{
         engine::{error::DbError, pool::Db},
         paired_servers::PairedServer,
     },
-    domain::{
-        ids::{ServerId, UserId},
-        time::Timestamp,
-    },
+    domain::time::Timestamp,
     push::{
         context::PushContext,
-        inbox::{self, AlarmServer, Inbox, PushOutcome, PushOwner, PushedDevice},
+        inbox::{self, AlarmServer, Inbox, InboxPush, PushOutcome, PushOwner, PushedDevice},
         message::PushMessage,
         notification::Notification,
     },
-    relay::hub::{AlarmPushed, DevicesChanged, Hub, PlaceDevice, PushedAlarm, ServerPaired, ServerRemoved},
+    relay::hub::{AlarmPushed, DevicesChanged, HeardAt, Hub, PlaceDevice, ServerPaired, ServerRemoved, ToConnection},
 };
 
 /// See the module.
 pub struct ArrivedPush {
     pub message: PushMessage,
+    notification: Notification,
     owner: PushOwner,
     alarm_id: String,
     alarm_server: AlarmServer,
     arrived_at: Timestamp,
-    heard_at: Instant,
-    /// The server for which the alarm was delivered to the hub.
-    told: Mutex<Option<ServerId>>,
+    pub heard: HeardAt,
 }
 
 impl ArrivedPush {
     /// A push of this owner that arrived now.
     pub fn new(message: PushMessage, owner: PushOwner, context: &PushContext) -> Self {
-        let now = context.clock.now();
+        let (heard, now) = (HeardAt::now(), context.clock.now());
         let alarm_id = inbox::alarm_id(&owner.user, &message, || context.random.id(now));
-        let (alarm_server, told) = (AlarmServer::default(), Mutex::new(None));
-        Self { message, owner, alarm_id, alarm_server, arrived_at: now, heard_at: Instant::now(), told }
+        let notification = Notification::read(&message.app_data);
+        let alarm_server = AlarmServer::default();
+        Self { message, notification, owner, alarm_id, alarm_server, arrived_at: now, heard }
     }
 
-    /// Bytes that it holds, roughly.
+    /// Bytes that it holds, roughly: the notification has the texts once more.
     pub fn size(&self) -> usize {
-        size_of::<Self>() + self.message.app_data.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+        size_of::<Self>() + self.message.app_data.iter().map(|(key, value)| key.len() + 2 * value.len()).sum::<usize>()
     }
 
-    pub fn is_alarm(&self) -> bool {
-        matches!(Notification::read(&self.message.app_data), Notification::Alarm(_))
+    /// The id of its alarm, which is the key of that in the ledger and in the log; none if it is another push.
+    pub fn alarm(&self) -> Option<&str> {
+        matches!(self.notification, Notification::Alarm(_)).then_some(&self.alarm_id)
     }
 
-    /// Delivers an alarm to the hub, stored or not, if it is of one of these servers and was not delivered before.
+    /// Delivers an alarm to the hub, stored or not, if it is of one of these servers. One that the game connection has
+    /// is dropped there.
     pub fn deliver(&self, servers: &[PairedServer], hub: &Addr<Hub>) {
-        let (alarm_id, alarm_server) = (self.alarm_id.as_str(), &self.alarm_server);
-        if let Some((server, alarm)) = inbox::alarm(servers, &self.message, alarm_id, alarm_server, self.arrived_at) {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.is_none() {
-                *told = Some(server.clone());
-                hub.do_send(AlarmPushed { server, alarm, heard_at: self.heard_at });
-            }
+        if let Some((server, alarm)) = self.inbox_push().alarm_among(servers) {
+            hub.do_send(AlarmPushed { server, alarm, heard: self.heard });
         }
+    }
+
+    fn inbox_push(&self) -> InboxPush<'_> {
+        let Self { message, notification, alarm_id, alarm_server, arrived_at: now, .. } = self;
+        InboxPush { message, notification, alarm_id, alarm_server, now: *now }
     }
 
     /// Stores the push, and reports its changes to the hub once they are committed. True if something was paired.
@@ -71,18 +70,16 @@ impl ArrivedPush {
         let (hub, stored) = (context.hub.clone(), self.clone());
         let (vault, random) = (context.vault.clone(), context.random.clone());
         let store = move |db: &mut Db| {
-            let Self { owner, alarm_id, alarm_server, arrived_at: now, .. } = &*self;
-            let inbox = Inbox { owner, vault: &vault, random: &random, alarm_id, alarm_server, now: *now };
-            inbox.store(db, &self.message)
+            let inbox = Inbox { owner: &self.owner, vault: &vault, random: &random, push: self.inbox_push() };
+            inbox.store(db)
         };
-        let tell = move |outcome: &PushOutcome| stored.tell(&hub, outcome);
-        let outcome = context.pool.write_first(store, tell).await?;
+        let notify = move |outcome: &PushOutcome| stored.notify(&hub, outcome);
+        let outcome = context.pool.write_first(store, notify).await?;
         Ok(matches!(outcome, PushOutcome::Paired { .. }))
     }
 
     /// Reports the changes to the hub.
-    fn tell(&self, hub: &Addr<Hub>, outcome: &PushOutcome) {
-        let user = &self.owner.user;
+    fn notify(&self, hub: &Addr<Hub>, outcome: &PushOutcome) {
         match outcome {
             PushOutcome::Paired { server, changed, displaced, device } => {
                 if let Some(server) = displaced.clone() {
@@ -90,34 +87,28 @@ impl ArrivedPush {
                 }
                 hub.do_send(ServerPaired { server: server.clone(), changed: *changed });
                 if matches!(device, Ok(PushedDevice::Known | PushedDevice::New { .. })) {
-                    hub.do_send(DevicesChanged { server: server.clone() });
+                    hub.do_send(ToConnection { server: server.clone(), message: DevicesChanged });
                 }
                 match device.clone() {
                     Ok(PushedDevice::New { id, player, sent }) => {
-                        hub.do_send(PlaceDevice { server: server.clone(), device: id, player, sent });
+                        let message = PlaceDevice { device: id, player, sent };
+                        hub.do_send(ToConnection { server: server.clone(), message });
                     }
                     Ok(_) => {}
-                    Err(reason) => count_ignored(user, reason),
+                    Err(reason) => self.count_ignored(reason),
                 }
             }
-            PushOutcome::Alarm { server, alarm } => self.tell_stored(hub, server, alarm),
+            PushOutcome::Alarm { server, alarm } => {
+                let (server, alarm) = (server.clone(), alarm.clone());
+                hub.do_send(AlarmPushed { server, alarm, heard: self.heard });
+            }
             PushOutcome::Noted => {}
-            PushOutcome::Ignored(reason) => count_ignored(user, reason),
+            PushOutcome::Ignored(reason) => self.count_ignored(reason),
         }
     }
 
-    /// Delivers a stored alarm for this server, unless that is done. If it was delivered for another server, that one
-    /// is no longer paired.
-    fn tell_stored(&self, hub: &Addr<Hub>, server: &ServerId, alarm: &PushedAlarm) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.as_ref() != Some(server) {
-            *told = Some(server.clone());
-            hub.do_send(AlarmPushed { server: server.clone(), alarm: alarm.clone(), heard_at: self.heard_at });
-        }
+    fn count_ignored(&self, reason: &'static str) {
+        metrics::counter!("companion_push_ignored_total", "reason" => reason).increment(1);
+        log::info!(user = self.owner.user.as_str(), alarm = self.alarm(), reason; "a push was ignored");
     }
-}
-
-fn count_ignored(user: &UserId, reason: &'static str) {
-    metrics::counter!("companion_push_ignored_total", "reason" => reason).increment(1);
-    log::info!(user = user.as_str(), reason; "a push was ignored");
 }

@@ -11,12 +11,7 @@ use crate::{
         engine::{error::DbError, pool::Db},
         failed_pushes, push_seen,
     },
-    domain::{
-        ids::UserId,
-        limits::PUSH_ATTEMPTS,
-        plain_text::plain_text,
-        time::{self, Timestamp},
-    },
+    domain::{ids::UserId, limits::PUSH_ATTEMPTS, plain_text::plain_text, time::Timestamp},
     push::message::PushMessage,
 };
 
@@ -37,7 +32,7 @@ pub fn own_fault(error: &DbError) -> Option<&'static str> {
         DbError::Unavailable(_) | DbError::Damaged(_) | DbError::NewerSchema(_) => None,
         DbError::Panicked => Some("panicked"),
         DbError::Conflict | DbError::NotFound => Some("conflict"),
-        DbError::Query(_) | DbError::Malformed => Some("query_refused"),
+        DbError::Query(_) | DbError::Malformed(_) => Some("query_refused"),
     }
 }
 
@@ -64,7 +59,7 @@ pub fn count(
 
 /// Identifies a push without a persistent id when it comes again.
 fn digest(message: &PushMessage) -> String {
-    let sent = message.sent.map(time::to_wire);
+    let sent = message.sent.map(Timestamp::to_wire);
     sha256_hex(json!([sent, message.app_data]).to_string().as_bytes())
 }
 
@@ -77,7 +72,7 @@ fn content(message: &PushMessage) -> String {
         .unwrap_or_default();
     let kept = FIELDS.iter().filter_map(|field| Some((*field, plain_text(body.get(*field)?.as_str()?, TEXT))));
     json!({
-        "sent": message.sent.map(time::to_wire),
+        "sent": message.sent.map(Timestamp::to_wire),
         "channel": plain_text(value("channelId"), TEXT),
         "title": plain_text(value("title"), TEXT),
         "message": plain_text(value("message"), TEXT),

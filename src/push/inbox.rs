@@ -3,7 +3,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::Map;
+use secrecy::{ExposeSecret as _, SecretBox};
+use serde_json::{Map, Value, json};
 
 use crate::{
     crypto::{digest::sha256_hex, random::Random},
@@ -18,13 +19,13 @@ use crate::{
         incident::AlarmPath,
         plain_text::plain_text,
         time::Timestamp,
-        timeline::{TimelineEntry, TimelineOwner},
+        timeline::{PUSHED, TimelineEntry, TimelineOwner},
     },
     game::outbound::Outbound,
     pairings::{self, DeviceOutcome, DeviceRequest, PairingOutcome, PairingRefused, PairingRequest, PairingSource},
     push::{
         message::PushMessage,
-        notification::{AlarmPush, EntityPairing, Notification, ServerIdentity, ServerPairing},
+        notification::{AlarmPush, Encounter, EntityPairing, Notification, ServerIdentity, ServerPairing},
     },
     relay::hub::PushedAlarm,
     vault::Vault,
@@ -68,29 +69,10 @@ impl AlarmServer {
     }
 }
 
-/// The alarm of this push and its server, found among the owner's servers, without the database.
-pub fn alarm(
-    servers: &[PairedServer],
-    message: &PushMessage,
-    alarm_id: &str,
-    alarm_server: &AlarmServer,
-    now: Timestamp,
-) -> Option<(ServerId, PushedAlarm)> {
-    let Notification::Alarm(AlarmPush { server, title, message: text }) = Notification::read(&message.app_data) else {
-        return None;
-    };
-    let server = alarm_server.among_known(servers, server.as_ref()?)?;
-    Some((server, PushedAlarm { id: alarm_id.to_owned(), title, message: text, sent: sent(message, now) }))
-}
-
 /// The id under which the ledger keeps the alarm of this push, also when the push comes again.
 pub fn alarm_id(user: &UserId, message: &PushMessage, new_id: impl FnOnce() -> String) -> String {
     let Some(push) = &message.persistent_id else { return new_id() };
     sha256_hex(format!("{user} {push}").as_bytes())
-}
-
-fn sent(message: &PushMessage, now: Timestamp) -> Timestamp {
-    message.sent.map_or(now, |sent| sent.min(now))
 }
 
 /// The paired server with this game-server id, otherwise with this address.
@@ -156,61 +138,104 @@ impl PushOutcome {
     }
 }
 
+/// A push that arrived, and was read once.
+#[derive(Clone, Copy)]
+pub struct InboxPush<'a> {
+    pub message: &'a PushMessage,
+    pub notification: &'a Notification,
+    /// See [`alarm_id`].
+    pub alarm_id: &'a str,
+    pub alarm_server: &'a AlarmServer,
+    /// When it arrived.
+    pub now: Timestamp,
+}
+
+impl InboxPush<'_> {
+    /// Its alarm and the server of that among these of the owner, without the database. None if the server was paired
+    /// after the push was sent: only the database knows if such a push was received before, and comes again.
+    pub fn alarm_among(&self, servers: &[PairedServer]) -> Option<(ServerId, PushedAlarm)> {
+        let Notification::Alarm(alarm) = self.notification else { return None };
+        let server = self.alarm_server.among_known(servers, alarm.server.as_ref()?)?;
+        let known = servers.iter().find(|known| known.id == server);
+        if known.is_some_and(|known| known.created_at > self.sent()) {
+            return None;
+        }
+        Some((server, self.pushed(alarm)))
+    }
+
+    fn pushed(&self, AlarmPush { title, message, .. }: &AlarmPush) -> PushedAlarm {
+        let (id, sent) = (self.alarm_id.to_owned(), self.sent());
+        PushedAlarm { id, title: title.clone(), message: message.clone(), sent }
+    }
+
+    fn sent(&self) -> Timestamp {
+        self.message.sent.map_or(self.now, |sent| sent.min(self.now))
+    }
+
+    /// Its text under this key, on one line.
+    fn raw(&self, key: &str) -> String {
+        let text = self.message.app_data.iter().find(|(name, _)| name == key);
+        text.map_or_else(String::new, |(_, text)| plain_text(text, 512))
+    }
+}
+
 /// Inputs of every step of the transaction.
 pub struct Inbox<'a> {
     pub owner: &'a PushOwner,
     pub vault: &'a Vault,
     pub random: &'a Random,
-    /// See [`alarm_id`].
-    pub alarm_id: &'a str,
-    pub alarm_server: &'a AlarmServer,
-    pub now: Timestamp,
+    pub push: InboxPush<'a>,
 }
 
 impl Inbox<'_> {
-    /// Stores one push and its changes. Call it in a transaction.
-    pub fn store(&self, db: &mut Db, message: &PushMessage) -> Result<PushOutcome, DbError> {
-        if let Some(id) = &message.persistent_id
-            && !push_seen::insert(db, &self.owner.user, id, self.now)?
+    /// Stores the push and its changes. Call it in a transaction.
+    pub fn store(&self, db: &mut Db) -> Result<PushOutcome, DbError> {
+        if let Some(id) = &self.push.message.persistent_id
+            && !push_seen::insert(db, &self.owner.user, id, self.push.now)?
         {
-            return self.again(db, message);
+            return self.again(db);
         }
-        let sent = sent(message, self.now);
-        let text = |key| raw(message, key);
-        match Notification::read(&message.app_data) {
+        let text = |key| self.push.raw(key);
+        match self.push.notification {
             Notification::ServerPairing(pairing) => Ok(match self.pair(db, pairing)? {
                 Ok(pairing) => PushOutcome::paired(pairing, Ok(PushedDevice::None)),
                 Err(reason) => PushOutcome::Ignored(reason),
             }),
-            Notification::EntityPairing(pairing) => self.pair_device(db, pairing, sent),
-            Notification::Alarm(alarm) => self.receive_alarm(db, alarm, sent),
-            Notification::Death(who) => {
-                self.note(db, who.server.as_ref(), "death", sent, text("title"), text("message"))
+            Notification::EntityPairing(pairing) => self.pair_device(db, pairing),
+            Notification::Alarm(alarm) => self.receive_alarm(db, alarm),
+            Notification::Death(Encounter { server, player_name, .. }) => {
+                let data = json!({ "message": text("message"), "steamId": self.owner.platform, "by": player_name });
+                self.note(db, server.as_ref(), "death", text("title"), data)
             }
-            Notification::Login(who) => {
-                self.note(db, who.server.as_ref(), "login", sent, text("title"), text("message"))
+            Notification::Login(Encounter { server, player_id, player_name }) => {
+                let data = json!({ "message": text("message"), "steamId": player_id, "name": player_name });
+                self.note(db, server.as_ref(), "login", text("title"), data)
             }
-            Notification::News { title, message } => self.note(db, None, "news", sent, title, message),
-            Notification::Unknown { title, message, .. } => self.note(db, None, "other", sent, title, message),
+            Notification::News { title, message } => {
+                self.note(db, None, "news", title.clone(), json!({ "message": message }))
+            }
+            Notification::Unknown { title, message, .. } => {
+                self.note(db, None, "other", title.clone(), json!({ "message": message }))
+            }
             Notification::Malformed(_) => Ok(PushOutcome::Ignored("malformed")),
         }
     }
 
     /// Handles a push that is stored already. Nothing changes; but the answer that it is stored may have come too late,
     /// so changes that the relay may not know yet are reported once more.
-    fn again(&self, db: &mut Db, message: &PushMessage) -> Result<PushOutcome, DbError> {
-        let identity = match Notification::read(&message.app_data) {
-            Notification::Alarm(AlarmPush { title, message: text, .. }) => {
-                let Some(server) = alarms::waits_for(db, self.alarm_id)? else {
+    fn again(&self, db: &mut Db) -> Result<PushOutcome, DbError> {
+        let identity = match self.push.notification {
+            Notification::Alarm(alarm) => {
+                let Some(server) = alarms::waits_for(db, self.push.alarm_id)? else {
                     return Ok(PushOutcome::Ignored("duplicate"));
                 };
-                let (id, sent) = (self.alarm_id.to_owned(), sent(message, self.now));
-                return Ok(PushOutcome::Alarm { server, alarm: PushedAlarm { id, title, message: text, sent } });
+                return Ok(PushOutcome::Alarm { server, alarm: self.push.pushed(alarm) });
             }
             Notification::ServerPairing(pairing)
             | Notification::EntityPairing(EntityPairing { server: pairing, .. }) => {
-                let address = Some((pairing.address, pairing.port));
-                ServerIdentity { game_server_id: pairing.game_server_id, name: pairing.name, address }
+                let ServerPairing { game_server_id, name, address, port, .. } = pairing;
+                let address = Some((address.clone(), *port));
+                ServerIdentity { game_server_id: game_server_id.clone(), name: name.clone(), address }
             }
             _ => return Ok(PushOutcome::Ignored("duplicate")),
         };
@@ -223,50 +248,52 @@ impl Inbox<'_> {
     }
 
     /// Pairs the game server, if it is for the owner's own player.
-    fn pair(&self, db: &mut Db, pairing: ServerPairing) -> Result<Result<PairingOutcome, &'static str>, DbError> {
+    fn pair(&self, db: &mut Db, pairing: &ServerPairing) -> Result<Result<PairingOutcome, &'static str>, DbError> {
         if pairing.player_id != self.owner.platform {
             return Ok(Err("another_player"));
         }
         let request = PairingRequest {
             owner: self.owner.user.clone(),
-            source: PairingSource::Push { game_server_id: pairing.game_server_id },
-            name: Some(pairing.name),
-            address: pairing.address,
+            source: PairingSource::Push { game_server_id: pairing.game_server_id.clone() },
+            name: Some(pairing.name.clone()),
+            address: pairing.address.clone(),
             port: pairing.port,
-            player_id: pairing.player_id,
-            player_token: pairing.player_token,
+            player_id: pairing.player_id.clone(),
+            player_token: SecretBox::new(Box::new(*pairing.player_token.expose_secret())),
         };
-        let paired = pairings::pair_server(db, self.vault, self.random, request, &self.owner.outbound, self.now)?;
+        let paired = pairings::pair_server(db, self.vault, self.random, request, &self.owner.outbound, self.push.now)?;
         Ok(paired.map_err(reason))
     }
 
-    fn pair_device(&self, db: &mut Db, pairing: EntityPairing, sent: Timestamp) -> Result<PushOutcome, DbError> {
+    fn pair_device(&self, db: &mut Db, pairing: &EntityPairing) -> Result<PushOutcome, DbError> {
         let EntityPairing { server, entity_id, kind, name } = pairing;
         let pairing = match self.pair(db, server)? {
             Ok(pairing) => pairing,
             Err(reason) => return Ok(PushOutcome::Ignored(reason)),
         };
-        let request = DeviceRequest { entity_id, kind: Some(kind), name: Some(name), label: None };
-        let device = pairings::pair_device(db, &pairing.server.id, request, self.now)?;
+        let request = DeviceRequest { entity_id: *entity_id, kind: Some(*kind), name: Some(name.clone()), label: None };
+        let device = pairings::pair_device(db, &pairing.server.id, request, self.push.now)?;
         let device = device.map(|DeviceOutcome { device, is_new }| match is_new {
-            true => PushedDevice::New { id: device.device_id, player: self.owner.platform.clone(), sent },
+            true => {
+                let player = self.owner.platform.clone();
+                PushedDevice::New { id: device.device_id, player, sent: self.push.sent() }
+            }
             false => PushedDevice::Known,
         });
         Ok(PushOutcome::paired(pairing, device.map_err(reason)))
     }
 
-    fn receive_alarm(&self, db: &mut Db, alarm: AlarmPush, sent: Timestamp) -> Result<PushOutcome, DbError> {
+    fn receive_alarm(&self, db: &mut Db, alarm: &AlarmPush) -> Result<PushOutcome, DbError> {
         let server = match &alarm.server {
             Some(identity) => {
                 let servers = paired_servers::list_for(db, &self.owner.user)?;
-                self.alarm_server.among_stored(&servers, identity)
+                self.push.alarm_server.among_stored(&servers, identity)
             }
             None => None,
         };
         let state = if server.is_some() { AlarmState::Received } else { AlarmState::Unmatched };
-        let id = self.alarm_id.to_owned();
         let arrival = Arrival {
-            id: id.clone(),
+            id: self.push.alarm_id.to_owned(),
             user: self.owner.user.clone(),
             server: server.clone(),
             path: AlarmPath::Push,
@@ -275,19 +302,18 @@ impl Inbox<'_> {
             message: alarm.message.clone(),
             state,
             incident: None,
-            received_at: self.now,
-            sent_at: Some(sent),
+            received_at: self.push.now,
+            sent_at: Some(self.push.sent()),
         };
         if !alarms::receive(db, &arrival)? {
             // Delivered while the database did not answer, as the ledger records.
             return Ok(PushOutcome::Ignored("delivered"));
         }
         match server {
-            Some(server) => {
-                let AlarmPush { title, message, .. } = alarm;
-                Ok(PushOutcome::Alarm { server, alarm: PushedAlarm { id, title, message, sent } })
+            Some(server) => Ok(PushOutcome::Alarm { server, alarm: self.push.pushed(alarm) }),
+            None => {
+                self.note(db, alarm.server.as_ref(), "raid", alarm.title.clone(), json!({ "message": alarm.message }))
             }
-            None => self.note(db, alarm.server.as_ref(), "raid", sent, alarm.title, alarm.message),
         }
     }
 
@@ -297,22 +323,21 @@ impl Inbox<'_> {
         db: &mut Db,
         server: Option<&ServerIdentity>,
         kind: &'static str,
-        ts: Timestamp,
         title: String,
-        message: String,
+        data: Value,
     ) -> Result<PushOutcome, DbError> {
         let server = self.server_of(db, server)?;
         let owner = server.map_or_else(|| TimelineOwner::User(self.owner.user.clone()), TimelineOwner::Server);
         let entry = TimelineEntry {
-            id: self.random.id(self.now),
+            id: self.random.id(self.push.now),
             kind: kind.to_owned(),
-            action: "pushed".to_owned(),
-            ts,
+            action: PUSHED.to_owned(),
+            ts: self.push.sent(),
             grid: String::new(),
             x: None,
             y: None,
             title,
-            data: Map::from_iter([("message".to_owned(), message.into())]),
+            data: if let Value::Object(data) = data { data } else { Map::default() },
         };
         timeline::insert(db, &owner, &entry)?;
         Ok(PushOutcome::Noted)
@@ -323,12 +348,6 @@ impl Inbox<'_> {
         let servers = paired_servers::list_for(db, &self.owner.user)?;
         Ok(named(&servers, identity).map(|server| server.id.clone()))
     }
-}
-
-/// The text of the push under this key, on one line.
-fn raw(message: &PushMessage, key: &str) -> String {
-    let text = message.app_data.iter().find(|(name, _)| name == key);
-    text.map_or_else(String::new, |(_, text)| plain_text(text, 512))
 }
 
 fn reason(refused: PairingRefused) -> &'static str {
@@ -345,9 +364,17 @@ fn reason(refused: PairingRefused) -> &'static str {
 mod tests {
     use super::*;
     use crate::{
-        db::testing::{self, now},
+        clock::Clock,
+        crypto::{keys::Key32, sealer::Sealer},
+        db::testing::{self, later, now},
         domain::game_address::GameAddress,
     };
+
+    fn alarm_of(server: &PairedServer) -> Notification {
+        let identity = ServerIdentity { game_server_id: None, name: server.name.clone(), address: None };
+        let (title, message) = ("Alarm".to_owned(), "words".to_owned());
+        Notification::Alarm(AlarmPush { server: Some(identity), title, message })
+    }
 
     #[test]
     fn an_alarm_finds_its_server_by_id_then_address_then_name_then_by_what_is_left() {
@@ -414,10 +441,53 @@ mod tests {
             );
             let valley = server("valley", "Valley", "192.0.2.1");
             let both = [hand, valley.clone()];
-            assert_eq!(alarm_server.among_known(&both, &of_valley), Some("hand".into()), "it was told");
-            assert_eq!(alarm_server.among_stored(&both, &of_valley), Some("hand".into()), "it was told");
+            assert_eq!(alarm_server.among_known(&both, &of_valley), Some("hand".into()), "it was reported");
+            assert_eq!(alarm_server.among_stored(&both, &of_valley), Some("hand".into()), "it was reported");
             assert_eq!(alarm_server.among_stored(&[valley], &of_valley), Some("valley".into()), "the other is gone");
             assert_eq!(alarm_server.among_known(&both[..1], &of_valley), Some("valley".into()), "it is stored");
+        });
+    }
+    #[test]
+    fn without_the_database_an_alarm_is_only_of_a_server_that_was_paired_when_it_was_sent() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            testing::server(pool, "alice", "one");
+            let servers = pool.read_blocking(|db| paired_servers::list_for(db, &"alice".into())).unwrap();
+            let notification = alarm_of(&servers[0]);
+            let found = |sent| {
+                let message = PushMessage { persistent_id: Some("0:1".into()), sent, app_data: Vec::new() };
+                let (alarm_id, alarm_server) = ("alarm", &AlarmServer::default());
+                let now = later(60);
+                let push = InboxPush { message: &message, notification: &notification, alarm_id, alarm_server, now };
+                push.alarm_among(&servers).map(|(server, alarm)| (server.to_string(), alarm.sent))
+            };
+            assert_eq!(found(Some(now())), Some(("one".into(), now())));
+            assert_eq!(found(Some(later(-1))), None, "it may come again");
+            assert_eq!(found(None), Some(("one".into(), later(60))), "it was sent just now");
+        });
+    }
+    #[test]
+    fn a_push_that_comes_again_reports_its_alarm_as_long_as_that_waits() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            let server = testing::server(pool, "alice", "one");
+            let random = Random::system();
+            let sealer = Sealer::new(&Key32::new([1; 32]), None, 1, random.clone());
+            let vault = Vault::new(pool.clone(), Arc::new(sealer));
+            let outbound = Arc::new(Outbound::new(Clock::system(), true));
+            let owner = PushOwner { user: "alice".into(), platform: "76561198000000001".into(), outbound };
+            let notification = alarm_of(&server);
+            let message = PushMessage { persistent_id: Some("0:1".into()), sent: Some(now()), app_data: Vec::new() };
+            let (alarm_id, alarm_server) = ("alarm", &AlarmServer::default());
+            let push = InboxPush { message: &message, notification: &notification, alarm_id, alarm_server, now: now() };
+            let inbox = Inbox { owner: &owner, vault: &vault, random: &random, push };
+            let store = || pool.write_blocking(|db| inbox.store(db)).unwrap();
+            let first = store();
+            assert!(matches!(&first, PushOutcome::Alarm { server, .. } if *server == "one".into()), "{first:?}");
+            assert_eq!(store(), first, "the answer that it is stored may have been lost");
+            let assign = |db: &mut Db| alarms::assign(db, &server.id, "alarm", AlarmState::Opened, "incident", now());
+            assert!(pool.write_blocking(assign).unwrap());
+            assert_eq!(store(), PushOutcome::Ignored("duplicate"), "it has its incident");
         });
     }
 }

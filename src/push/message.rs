@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use chrono::DateTime;
-
 use crate::{domain::time::Timestamp, push::wire::DataMessageStanza};
 
 /// Bytes of a persistent id; Google's have about 40.
@@ -33,7 +31,7 @@ impl From<DataMessageStanza> for PushMessage {
     fn from(stanza: DataMessageStanza) -> Self {
         Self {
             persistent_id: stanza.persistent_id.filter(|id| is_persistent_id(id)),
-            sent: stanza.sent.filter(|sent| *sent > 0).and_then(DateTime::from_timestamp_millis),
+            sent: stanza.sent.filter(|sent| *sent > 0).and_then(Timestamp::from_timestamp_millis),
             app_data: stanza.app_data.into_iter().map(|data| (data.key, data.value)).collect(),
         }
     }

@@ -46,7 +46,7 @@ pub enum SessionEnd {
     StreamError(String),
     #[error("a heartbeat was not answered")]
     Silent,
-    #[error("the push service reads nothing any more")]
+    #[error("the push service has stopped reading")]
     Stuck,
     #[error("the connection broke: {0}")]
     Broken(io::ErrorKind),

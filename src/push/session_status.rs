@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use crate::domain::time::{self, Timestamp};
+use crate::domain::time::Timestamp;
 
 /// The state of a push session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -73,11 +73,8 @@ pub enum SessionFault {
 #[serde(rename_all = "camelCase")]
 pub struct PushSession {
     pub state: PushState,
-    #[serde(serialize_with = "time::wire")]
     pub since: Timestamp,
-    #[serde(serialize_with = "time::wire_option")]
     pub last_heartbeat_at: Option<Timestamp>,
-    #[serde(serialize_with = "time::wire_option")]
     pub last_message_at: Option<Timestamp>,
     pub last_error: Option<SessionFault>,
 }

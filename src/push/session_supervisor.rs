@@ -14,7 +14,7 @@ use secrecy::ExposeSecret as _;
 use tokio::{
     select,
     sync::{Notify, SemaphorePermit},
-    time::{Instant, sleep},
+    time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
@@ -24,7 +24,9 @@ use crate::{
         paired_servers::{self, PairedServer},
         push_credentials::{self, Slot},
         push_refusals::{self, PushRefusal},
-        push_seen, users,
+        push_registrations, push_seen,
+        query_failures::log_failure,
+        users,
     },
     domain::{
         backoff::Backoff,
@@ -43,7 +45,7 @@ use crate::{
         session_status::{PushState, SessionFault, SessionStatus},
         unstored::UnstoredPushes,
     },
-    relay::hub::{AlarmPushed, PushedAlarm, STORED_WITHIN},
+    relay::hub::{AlarmPushed, HeardAt, PushedAlarm},
     vault::{PushBundle, VaultError},
 };
 
@@ -202,7 +204,7 @@ impl SessionSupervisor {
                     let user = self.user.clone();
                     let told = self.context.pool.write(move |db| push_refusals::put(db, &user, &refusal)).await;
                     if let Err(error) = told {
-                        log::warn!(user = self.user.as_str(); "a refusal was not stored: {error}");
+                        log_failure("a refusal was not stored", &error);
                     }
                 }
                 return Err(failure);
@@ -231,7 +233,7 @@ impl SessionSupervisor {
                     Ok(Received::Message(message, receipt)) => {
                         let new = |message| ArrivedPush::new(message, owner.clone(), &self.context);
                         let push = self.unstored.arrive(message, receipt, new);
-                        if let Some(alarm) = push.filter(|push| push.is_alarm()) {
+                        if let Some(alarm) = push.filter(|push| push.alarm().is_some()) {
                             self.deliver_in_time(alarm);
                         }
                     }
@@ -243,11 +245,13 @@ impl SessionSupervisor {
 
     /// Delivers an alarm after half a second, if the database has not done so: it waits for nothing longer.
     fn deliver_in_time(&self, push: Arc<ArrivedPush>) {
-        let (servers, hub) = (self.servers.clone(), self.context.hub.clone());
+        let (servers, hub, unstored) = (self.servers.clone(), self.context.hub.clone(), self.unstored.clone());
         // A task of its own: this supervisor may be aborted at any moment.
         actix::spawn(async move {
-            sleep(STORED_WITHIN).await;
-            push.deliver(&servers.borrow(), &hub);
+            sleep_until(push.heard.stored_by()).await;
+            if unstored.waits(&push) {
+                push.deliver(&servers.borrow(), &hub);
+            }
         });
     }
 
@@ -269,12 +273,12 @@ impl SessionSupervisor {
             push_credentials::mark_proven(db, &user, uploaded_at, now)
         });
         if let Err(error) = proven.await {
-            log::warn!(user = self.user.as_str(); "a login was not stored: {error}");
+            log_failure("a login was not stored", &error);
         }
         let mut turn = Some(turn);
         let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_STORE_PAUSE);
-        while let Err(error) = self.tell_waiting().await {
-            log::warn!(user = self.user.as_str(); "alarms that wait could not be read: {error}");
+        while let Err(error) = self.notify_waiting().await {
+            log_failure("alarms that wait could not be read", &error);
             turn = None;
             sleep(backoff.after(Duration::ZERO, Duration::ZERO, self.context.random.byte())).await;
         }
@@ -312,7 +316,7 @@ impl SessionSupervisor {
 
     /// Delivers the alarms that are stored and in no incident to the hub: the answer that one is stored may have come
     /// too late, and the push service does not send it again. The hub recognises those that it has.
-    async fn tell_waiting(&self) -> Result<(), DbError> {
+    async fn notify_waiting(&self) -> Result<(), DbError> {
         let servers: Vec<ServerId> = self.servers.borrow().iter().map(|server| server.id.clone()).collect();
         let waiting = self.context.pool.read(move |db| {
             let of = |server: ServerId| alarms::waiting(db, &server).map(|pushes| (server, pushes));
@@ -321,7 +325,7 @@ impl SessionSupervisor {
         for (server, pushes) in waiting.await? {
             for push in pushes {
                 let alarm = PushedAlarm::from(push);
-                self.context.hub.do_send(AlarmPushed { server: server.clone(), alarm, heard_at: Instant::now() });
+                self.context.hub.do_send(AlarmPushed { server: server.clone(), alarm, heard: HeardAt::now() });
             }
         }
         Ok(())
@@ -331,7 +335,7 @@ impl SessionSupervisor {
     /// up after the last attempt: those behind it must be stored too.
     async fn store(&self, push: &Arc<ArrivedPush>) {
         let (context, user) = (&self.context, self.user.as_str());
-        let id = push.message.persistent_id.as_deref();
+        let (id, alarm) = (push.message.persistent_id.as_deref(), push.alarm());
         let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_STORE_PAUSE);
         let mut failed = false;
         loop {
@@ -352,13 +356,13 @@ impl SessionSupervisor {
             let trouble = match failure::own_fault(&error) {
                 None => error,
                 Some(reason) => {
-                    log::error!(user, push = id, reason; "a push fails: {error}");
+                    log::error!(user, push = id, alarm, reason; "a push fails: {error}");
                     let (owner, pushed, now) = (self.user.clone(), push.clone(), context.clock.now());
                     let count = move |db: &mut Db| failure::count(db, &owner, &pushed.message, reason, now);
                     match context.pool.write(count).await {
                         Ok(true) => {
                             metrics::counter!("companion_push_dead_letters_total", "reason" => reason).increment(1);
-                            log::error!(user, push = id; "the push is a dead letter now");
+                            log::error!(user, push = id, alarm; "the push is a dead letter now");
                             break;
                         }
                         Ok(false) => {
@@ -370,7 +374,7 @@ impl SessionSupervisor {
                 }
             };
             if !failed {
-                log::error!(user, push = id; "a push is stored later: {trouble}");
+                log::error!(user, push = id, alarm; "a push is stored later: {trouble}");
                 failed = true;
             }
             self.status.set_unstored(true);
@@ -437,9 +441,11 @@ impl SessionSupervisor {
         match self.log_in(&owner, Slot::Staged).await {
             Ok(None) => Ok(false),
             Ok(Some((_, uploaded_at))) => {
-                let promoted = pool.write(move |db| {
+                let promoted = pool.write(move |db| -> Result<_, DbError> {
                     push_refusals::settle(db, &user, uploaded_at)?;
-                    push_credentials::promote_staged(db, &user, uploaded_at, now)
+                    let is_promoted = push_credentials::promote_staged(db, &user, uploaded_at, now)?;
+                    push_registrations::end_replaced(db, &user, now)?;
+                    Ok(is_promoted)
                 });
                 Ok(promoted.await?)
             }

@@ -57,6 +57,7 @@ impl UnstoredPushes {
         *self.queue() = PushQueue::default();
     }
 
+    /// True if a further push may be taken from the session.
     pub fn has_room(&self) -> bool {
         let queue = self.queue();
         queue.waiting.len() < PUSHES && queue.owed < PUSHES && queue.bytes < BYTES
@@ -94,6 +95,11 @@ impl UnstoredPushes {
                 None => self.arrived.notified().await,
             }
         }
+    }
+
+    /// True until this push is stored.
+    pub fn waits(&self, push: &Arc<ArrivedPush>) -> bool {
+        self.queue().waiting.iter().any(|waiting| Arc::ptr_eq(&waiting.push, push))
     }
 
     /// Removes this push, the first, as it is stored.
