@@ -1,5 +1,5 @@
-//! The secrets that are stored sealed: push credential bundles and player tokens. They are sealed, opened and sealed
-//! again with the current key here and nowhere else.
+//! The secrets that are stored sealed: push credential bundles, player tokens, registered devices, targets of channels and
+//! the key for pushes to browsers. They are sealed, opened and sealed again with the current key here and nowhere else.
 //!
 //! A secret is only replaced by itself under a newer key: never when the row was changed since it was read, and never
 //! when a newer generation of keys than ours sealed it. A secret that does not open is left as it is, because its key
@@ -15,15 +15,22 @@ use std::sync::{
 use secrecy::{ExposeSecret as _, SecretBox, SecretSlice, zeroize::Zeroizing};
 
 use crate::{
-    crypto::sealer::{OpenError, Opened, Sealer},
+    crypto::{
+        sealer::{OpenError, Opened, Sealer},
+        vapid::VapidKey,
+    },
     db::{
+        channels::{self, StoredChannel},
         engine::error::DbError,
         engine::pool::{Db, Pool},
         paired_servers::{self, PairedServer, SealedToken},
         push_credentials::{self, SealedBundle, Slot},
+        push_registrations::{self, PushRegistration, SealedDevice},
+        vapid_keys::{self, SealedVapidKey},
     },
     domain::{
-        ids::{ServerId, UserId},
+        channel::ChannelTarget,
+        ids::{ChannelId, ServerId, UserId},
         time::Timestamp,
     },
 };
@@ -76,10 +83,15 @@ impl From<DbError> for VaultError {
 pub enum SecretTable {
     PushCredentials,
     PairedServers,
+    PushRegistrations,
+    Channels,
+    VapidKeys,
 }
 
 impl SecretTable {
-    pub const ALL: [Self; 2] = [Self::PushCredentials, Self::PairedServers];
+    /// Every table with sealed values.
+    pub const ALL: [Self; 5] =
+        [Self::PushCredentials, Self::PairedServers, Self::PushRegistrations, Self::Channels, Self::VapidKeys];
 }
 
 /// A batch of secrets after an attempt to re-seal them.
@@ -103,6 +115,7 @@ pub struct InspectedBatch {
 }
 
 impl Vault {
+    /// A vault that knows of no lost key.
     pub fn new(pool: Pool, sealer: Arc<Sealer>) -> Self {
         Self { pool, sealer, key_lost: false, unreadable: Arc::default() }
     }
@@ -146,13 +159,52 @@ impl Vault {
 
     /// Seals a push credential bundle for either slot of this user.
     pub fn seal_push_bundle(&self, user: &UserId, json: &[u8]) -> Vec<u8> {
-        self.sealer.seal(&SecretKind::PushBundle(Slot::InUse).place(user.as_str()), json)
+        self.sealer.seal(&SecretKind::PushBundle(Slot::InUse).context(user.as_str()), json)
     }
 
     /// Seals the player token of a paired server.
     pub fn seal_player_token(&self, server: &ServerId, token: i32) -> Vec<u8> {
         let digits = Zeroizing::new(token.to_string());
-        self.sealer.seal(&SecretKind::PlayerToken.place(server.as_str()), digits.as_bytes())
+        self.sealer.seal(&SecretKind::PlayerToken.context(server.as_str()), digits.as_bytes())
+    }
+
+    /// Seals the device of a user's registration, JSON.
+    pub fn seal_device(&self, user: &UserId, json: &[u8]) -> SealedDevice {
+        let sealed = self.sealer.seal(&SecretKind::RegisteredDevice.context(user.as_str()), json);
+        SealedDevice { sealed, key_version: self.key_version() }
+    }
+
+    /// Opens the device of a registration.
+    pub fn open_device(&self, row: &PushRegistration) -> Result<SecretSlice<u8>, OpenError> {
+        SealedSecret::device(row.user_id.as_str(), &row.device).open(&self.sealer).map(|opened| opened.plaintext)
+    }
+
+    /// Seals the target of a channel.
+    pub fn seal_channel(&self, id: &ChannelId, target: &ChannelTarget) -> Vec<u8> {
+        let json = Zeroizing::new(serde_json::to_vec(target).expect("a target is plain data"));
+        self.sealer.seal(&SecretKind::ChannelTarget.context(id.as_str()), &json)
+    }
+
+    /// Opens the target of a channel.
+    pub fn open_channel(&self, channel: &StoredChannel) -> Result<ChannelTarget, OpenError> {
+        let opened = SealedSecret::channel(&channel.id, &channel.sealed, channel.key_version).open(&self.sealer)?;
+        serde_json::from_slice(opened.plaintext.expose_secret()).map_err(|_| OpenError::Damaged)
+    }
+
+    /// The key for pushes to browsers, which is made the first time.
+    pub async fn vapid_key(&self, now: Timestamp) -> Result<VapidKey, VaultError> {
+        let sealer = self.sealer.clone();
+        let stored = self.pool.write(move |db| match vapid_keys::get(db)? {
+            Some(stored) => Ok(stored),
+            None => {
+                let context = SecretKind::VapidKey.context(vapid_keys::ROW);
+                let sealed = sealer.seal(&context, VapidKey::generate().expose_secret());
+                let key = SealedVapidKey { sealed, key_version: sealer.key_version() };
+                vapid_keys::get_or_insert(db, &key, now)
+            }
+        });
+        let opened = SealedSecret::vapid_key(stored.await?).open(&self.sealer)?;
+        Ok(VapidKey::read(&opened.plaintext).ok_or(OpenError::Damaged)?)
     }
 
     /// True if this is the player token that the row holds; false when it cannot be opened.
@@ -305,15 +357,29 @@ impl SealedSecret {
         SealedToken { id: id.clone(), player_token_sealed, key_version: *key_version }.into()
     }
 
+    fn device(user: &str, device: &SealedDevice) -> Self {
+        let SealedDevice { sealed, key_version } = device;
+        let (row, bytes) = (user.to_owned(), sealed.clone());
+        Self { kind: SecretKind::RegisteredDevice, row, bytes, key_version: *key_version }
+    }
+
+    fn channel(id: &str, sealed: &[u8], key_version: i32) -> Self {
+        Self { kind: SecretKind::ChannelTarget, row: id.to_owned(), bytes: sealed.to_vec(), key_version }
+    }
+
+    fn vapid_key(SealedVapidKey { sealed: bytes, key_version }: SealedVapidKey) -> Self {
+        Self { kind: SecretKind::VapidKey, row: vapid_keys::ROW.to_owned(), bytes, key_version }
+    }
+
     fn open(&self, sealer: &Sealer) -> Result<Opened, OpenError> {
-        sealer.open(&self.kind.place(&self.row), &self.bytes)
+        sealer.open(&self.kind.context(&self.row), &self.bytes)
     }
 
     /// Seals the opened secret with the current key; `None` when a newer generation of keys sealed it, whose own
     /// process keeps it current.
     fn reseal(&self, sealer: &Sealer, opened: &Opened) -> Option<Vec<u8>> {
-        let place = self.kind.place(&self.row);
-        (self.key_version <= sealer.key_version()).then(|| sealer.seal(&place, opened.plaintext.expose_secret()))
+        let context = self.kind.context(&self.row);
+        (self.key_version <= sealer.key_version()).then(|| sealer.seal(&context, opened.plaintext.expose_secret()))
     }
 
     /// Stores it as sealed again; false when it was changed since it was read.
@@ -327,6 +393,14 @@ impl SealedSecret {
                 let server = ServerId::from(self.row.as_str());
                 paired_servers::replace_token(db, &server, &self.bytes, resealed, key_version)
             }
+            SecretKind::RegisteredDevice => {
+                let resealed = SealedDevice { sealed: resealed.to_vec(), key_version };
+                push_registrations::replace_sealed(db, &self.row.as_str().into(), &self.bytes, &resealed)
+            }
+            SecretKind::ChannelTarget => {
+                channels::replace_sealed(db, &self.row.as_str().into(), &self.bytes, resealed, key_version)
+            }
+            SecretKind::VapidKey => vapid_keys::replace_sealed(db, &self.bytes, resealed, key_version),
         }
     }
 
@@ -364,136 +438,20 @@ fn list_older(
             let rows = paired_servers::list_older(db, key_version, &after.into(), limit)?;
             Ok(rows.into_iter().map(SealedSecret::from).collect())
         }
+        SecretTable::PushRegistrations => {
+            let rows = push_registrations::list_older(db, key_version, after, limit)?;
+            Ok(rows.iter().map(|(user, device)| SealedSecret::device(user, device)).collect())
+        }
+        SecretTable::Channels => {
+            let rows = channels::list_older(db, key_version, after, limit)?;
+            Ok(rows.iter().map(|(id, sealed, version)| SealedSecret::channel(id, sealed, *version)).collect())
+        }
+        SecretTable::VapidKeys => {
+            let older = vapid_keys::get(db)?.filter(|key| key.key_version < key_version && after < vapid_keys::ROW);
+            Ok(older.into_iter().map(SealedSecret::vapid_key).collect())
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        config::Database,
-        crypto::{keys::Key32, random::Random},
-        db::{
-            push_credentials::PushCredential,
-            testing::{self, later, now},
-        },
-    };
-
-    fn vault(pool: &Pool, current: u8, previous: Option<u8>, key_version: i32) -> Vault {
-        let key = |byte| Key32::new([byte; 32]);
-        let sealer = Sealer::new(&key(current), previous.map(key).as_ref(), key_version, Random::system());
-        Vault::new(pool.clone(), Arc::new(sealer))
-    }
-
-    fn stored(pool: &Pool) -> PushCredential {
-        pool.read_blocking(|db| push_credentials::get(db, &"user".into())).unwrap().unwrap()
-    }
-
-    fn stored_server(pool: &Pool) -> PairedServer {
-        pool.read_blocking(|db| paired_servers::get(db, &"server".into())).unwrap()
-    }
-
-    /// A user whose bundle and player token (7) the key 1 sealed.
-    fn filled() -> (tempfile::TempDir, Pool) {
-        let directory = tempfile::tempdir().unwrap();
-        let pool = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
-        testing::user(&pool, "user");
-        let vault = vault(&pool, 1, None, 1);
-        let sealed = vault.seal_push_bundle(&"user".into(), b"{}");
-        let bundle = SealedBundle { sealed, key_version: 1, uploaded_at: now(), uploaded_by: None, expires_at: now() };
-        pool.write_blocking(|db| push_credentials::upload(db, &"user".into(), &bundle)).unwrap();
-        let before = testing::server(&pool, "user", "server").player_token_sealed;
-        replace_token(&pool, &before, &vault.seal_player_token(&"server".into(), 7), 1);
-        (directory, pool)
-    }
-
-    fn replace_token(pool: &Pool, before: &[u8], after: &[u8], key_version: i32) {
-        let replaced =
-            pool.write_blocking(|db| paired_servers::replace_token(db, &"server".into(), before, after, key_version));
-        assert!(replaced.unwrap());
-    }
-
-    #[tokio::test]
-    async fn every_read_of_a_bundle_seals_it_again_and_never_lowers_its_version() {
-        let (_directory, pool) = filled();
-        let mut sealed = vec![stored(&pool).in_use.sealed];
-        for (vault, version) in [
-            (vault(&pool, 1, None, 1), 1),
-            (vault(&pool, 2, Some(1), 2), 2),
-            (vault(&pool, 2, None, 2), 2),
-            (vault(&pool, 1, Some(2), 1), 2),
-        ] {
-            let bundle = vault.push_bundle(&"user".into(), Slot::InUse).await.unwrap();
-            assert_eq!((bundle.json.expose_secret(), bundle.uploaded_at), (&b"{}"[..], now()));
-            let row = stored(&pool).in_use;
-            assert_eq!(row.key_version, version);
-            sealed.push(row.sealed);
-        }
-        assert_eq!(sealed[3], sealed[4], "an older generation leaves it alone");
-        sealed.dedup();
-        assert_eq!(sealed.len(), 4, "a fresh nonce each time");
-    }
-
-    #[tokio::test]
-    async fn a_player_token_that_the_previous_key_opened_is_sealed_with_the_current_one() {
-        let (_directory, pool) = filled();
-        let mut versions = Vec::new();
-        for vault in [
-            vault(&pool, 1, None, 1),
-            vault(&pool, 2, Some(1), 2),
-            vault(&pool, 2, None, 2),
-            vault(&pool, 1, Some(2), 1),
-        ] {
-            let before = stored_server(&pool);
-            let (row, token) = vault.player_token(&"server".into()).await.unwrap();
-            assert_eq!((row, *token.expose_secret()), (before.clone(), 7));
-            let after = stored_server(&pool);
-            versions.push((after.key_version, after.player_token_sealed != before.player_token_sealed));
-        }
-        assert_eq!(versions, [(1, false), (2, true), (2, false), (2, false)]);
-    }
-
-    #[tokio::test]
-    async fn what_changed_since_it_was_read_is_not_replaced() {
-        let (_directory, pool) = filled();
-        let vault = vault(&pool, 2, Some(1), 2);
-        let read = SealedSecret::player_token(&stored_server(&pool));
-        let resealed = read.reseal(&vault.sealer, &read.open(&vault.sealer).unwrap());
-        // Paired again meanwhile.
-        replace_token(&pool, &read.bytes, &vault.seal_player_token(&"server".into(), 8), 2);
-        vault.store(read, resealed).await;
-        let (_, token) = vault.player_token(&"server".into()).await.unwrap();
-        assert_eq!(*token.expose_secret(), 8);
-    }
-
-    #[tokio::test]
-    async fn every_failure_has_its_name_and_changes_nothing() {
-        let (_directory, pool) = filled();
-        let before = (stored(&pool), stored_server(&pool));
-        let unknown = vault(&pool, 3, Some(2), 3);
-        let refused = unknown.push_bundle(&"user".into(), Slot::InUse).await;
-        assert!(matches!(refused, Err(VaultError::Unreadable(OpenError::UnknownKey))));
-        let refused = unknown.player_token(&"server".into()).await;
-        assert!(matches!(refused, Err(VaultError::Unreadable(OpenError::UnknownKey))));
-        assert_eq!((stored(&pool), stored_server(&pool)), before);
-
-        let ours = vault(&pool, 1, None, 1);
-        for (user, slot) in [("user", Slot::Staged), ("nobody", Slot::InUse)] {
-            assert!(matches!(ours.push_bundle(&user.into(), slot).await, Err(VaultError::Missing)));
-        }
-        assert!(matches!(ours.player_token(&"no server".into()).await, Err(VaultError::Missing)));
-
-        let place = SecretKind::PlayerToken.place("server");
-        replace_token(&pool, &before.1.player_token_sealed, &ours.sealer.seal(&place, b"seven"), 1);
-        assert!(matches!(ours.player_token(&"server".into()).await, Err(VaultError::Malformed)));
-    }
-
-    #[test]
-    fn a_token_is_recognised_in_its_own_row_only() {
-        let (_directory, pool) = filled();
-        let (vault, row) = (vault(&pool, 2, Some(1), 2), stored_server(&pool));
-        assert!(vault.is_player_token(&row, 7));
-        assert!(!vault.is_player_token(&row, 8));
-        assert!(!vault.is_player_token(&PairedServer { id: "another".into(), updated_at: later(1), ..row }, 7));
-    }
-}
+mod tests;

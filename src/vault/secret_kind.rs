@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    crypto::sealer::{OpenError, Place},
+    crypto::sealer::{OpenError, SealContext},
     db::push_credentials::Slot,
 };
 
@@ -14,14 +14,23 @@ pub enum SecretKind {
     PushBundle(Slot),
     /// A signed 32-bit integer in decimal; the row is the paired server's.
     PlayerToken,
+    /// JSON of a device that the service registers; the row is the user's.
+    RegisteredDevice,
+    /// JSON of a channel's target; the row is the channel's.
+    ChannelTarget,
+    /// PKCS #8.
+    VapidKey,
 }
 
 impl SecretKind {
-    /// The place that the secret in this row is sealed for. Both slots of a user's bundles are one place.
-    pub fn place(self, row: &str) -> Place<'_> {
+    /// Context in which the secret of this row is sealed. Both slots of a user's bundles share one.
+    pub fn context(self, row: &str) -> SealContext<'_> {
         match self {
-            Self::PushBundle(_) => Place { table: "push_credentials", column: "sealed", owner: row },
-            Self::PlayerToken => Place { table: "paired_servers", column: "player_token_sealed", owner: row },
+            Self::PushBundle(_) => SealContext { table: "push_credentials", column: "sealed", owner: row },
+            Self::PlayerToken => SealContext { table: "paired_servers", column: "player_token_sealed", owner: row },
+            Self::RegisteredDevice => SealContext { table: "push_registrations", column: "sealed", owner: row },
+            Self::ChannelTarget => SealContext { table: "channels", column: "sealed", owner: row },
+            Self::VapidKey => SealContext { table: "vapid_keys", column: "sealed", owner: row },
         }
     }
 }
@@ -57,6 +66,9 @@ impl fmt::Display for SecretName<'_> {
             SecretKind::PushBundle(Slot::InUse) => write!(f, "push credential of user {row}"),
             SecretKind::PushBundle(Slot::Staged) => write!(f, "staged push credential of user {row}"),
             SecretKind::PlayerToken => write!(f, "player token of paired server {row}"),
+            SecretKind::RegisteredDevice => write!(f, "registered device of user {row}"),
+            SecretKind::ChannelTarget => write!(f, "target of channel {row}"),
+            SecretKind::VapidKey => write!(f, "key for pushes to browsers"),
         }
     }
 }
