@@ -48,7 +48,7 @@
 //!   schema               the same as a JSON Schema
 //! shared   one for all connections
 //!   connect_pacer        not all at once
-//!   fact_sink            events and chat into the database, in batches
+//!   write_behind            events and chat into the database, in batches
 //!   recent_events        pure: one event, however many links
 //!   markets              pure: one for each game server
 //! ```

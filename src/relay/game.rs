@@ -3,9 +3,11 @@
 pub mod camera_capture;
 pub mod commands;
 pub mod device_refreshes;
+mod echoes;
 pub mod game_connection;
 pub mod link_end;
 pub mod link_supervisor;
 pub mod poll_plan;
 mod stored_world;
+pub mod team_speech;
 pub mod toggles;

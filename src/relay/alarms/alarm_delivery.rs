@@ -1,27 +1,31 @@
 //! Alarms on their way: to an incident, into the ledger, into the state and to every socket that watches; the number of
-//! sockets goes back into the ledger.
+//! sockets goes back into the ledger. The game connection, which alone has the state and the subscribers, calls
+//! [`AlarmDelivery::publish`] with the [`RaidNews`] that the others return.
 //!
 //! An alarm is stored before it is delivered, so that no crash loses one; a database that does not answer holds it up
 //! for half a second. An incident stays unheard until a socket took its message or a state that holds it.
 
 mod alarm_values;
+mod incident_line;
 mod loading;
+mod publishing;
+mod raid_news;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
     sync::Arc,
 };
 
-use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use tokio::{
     select,
     sync::Notify,
     time::{Duration, Instant, timeout_at},
 };
 
-use self::alarm_values::AlarmValues;
+pub use self::raid_news::{FollowedNews, RaidNews};
+use self::{alarm_values::AlarmValues, incident_line::IncidentLine};
 use crate::{
     db::{
         alarms::{self, AlarmState, Arrival},
@@ -31,14 +35,17 @@ use crate::{
     domain::{
         ids::{ServerId, UserId},
         incident::AlarmPath,
-        raid::{RaidChange, RaidUpdate, Raids},
+        raid::{RaidUpdate, Raids},
         time::{Moment, Timestamp},
     },
     relay::{
-        alarms::ledger::{Kept, Ledger},
+        alarms::{
+            heard_at::HeardAt,
+            ledger::{Kept, Ledger},
+        },
         shared::context::RelayContext,
-        state::live_state::{AlarmTrigger, LiveState},
-        wire::{publication::Position, publisher::Publisher, receipt::Taken},
+        state::live_state::AlarmTrigger,
+        wire::publication::Position,
     },
 };
 
@@ -73,12 +80,46 @@ impl From<alarms::WaitingPush> for PushedAlarm {
     }
 }
 
+/// A push that is delivered now, and in no other way.
+pub struct TakenUpPush {
+    push: PushedAlarm,
+    heard: HeardAt,
+    held: UnsavedGuard,
+}
+
+impl TakenUpPush {
+    /// Name of the alarm.
+    pub fn title(&self) -> &str {
+        &self.push.title
+    }
+}
+
+/// A test alarm in the ledger.
+pub struct StoredDrill {
+    incident: String,
+    is_kept: bool,
+    answered_by: Instant,
+}
+
+impl StoredDrill {
+    /// The answer, once the sockets have taken it or its time is over. None if it could not be stored.
+    pub async fn outcome(self, mut followed: FollowedNews) -> Option<DrillOutcome> {
+        let sockets = match timeout_at(self.answered_by, &mut followed.all).await {
+            Ok(sockets) => sockets,
+            Err(_) => {
+                // The user does not wait for a socket that does not read.
+                actix::spawn(followed.all);
+                followed.taken.sockets()
+            }
+        };
+        self.is_kept.then_some(DrillOutcome { incident: self.incident, sockets })
+    }
+}
+
 /// The alarms of one paired server. The futures that it returns must be polled by the caller.
 pub struct AlarmDelivery {
     server: ServerId,
     context: Arc<RelayContext>,
-    live: Rc<RefCell<LiveState>>,
-    publisher: Rc<RefCell<Publisher>>,
     ledger: Ledger,
     raids: RefCell<Raids>,
     /// Incidents that reached no one yet, with the position from which on the state holds them.
@@ -92,29 +133,13 @@ pub struct AlarmDelivery {
     changed: Notify,
 }
 
-/// A message on its way.
-struct Sent {
-    incident: String,
-    /// The sockets that took it so far.
-    taken: Arc<Taken>,
-    /// The number of sockets that took it, once all have or are gone.
-    all: LocalBoxFuture<'static, usize>,
-}
-
 impl AlarmDelivery {
     /// No alarm yet; [`load`](Self::load) reads those of before.
-    pub fn new(
-        server: ServerId,
-        context: Arc<RelayContext>,
-        live: Rc<RefCell<LiveState>>,
-        publisher: Rc<RefCell<Publisher>>,
-    ) -> Rc<Self> {
+    pub fn new(server: ServerId, context: Arc<RelayContext>) -> Rc<Self> {
         let ledger = Ledger::new(server.clone(), context.pool.clone(), context.journal.clone());
         Rc::new(Self {
             server,
             context,
-            live,
-            publisher,
             ledger,
             raids: RefCell::new(Raids::new()),
             unheard: RefCell::default(),
@@ -126,17 +151,17 @@ impl AlarmDelivery {
         })
     }
 
-    /// An alarm that went off on the live link.
-    pub async fn link_alarm(self: Rc<Self>, alarm: AlarmTrigger) {
-        let heard_at = Instant::now();
+    /// Stores an alarm that went off on the live link.
+    pub async fn link_alarm(self: Rc<Self>, alarm: AlarmTrigger) -> RaidNews {
+        let heard = HeardAt::now();
         let held = self.context.journal.unsaved_alarms.hold();
-        self.wait_until_known().await;
+        self.wait_until_known(heard).await;
         let now = self.context.clock.moment();
         let AlarmTrigger { device, name, place, unseen_since } = alarm;
         let new_id = || self.new_id(now.stamp);
         let update = self.raids.borrow_mut().alarm(&device, &name, &place, unseen_since, now, new_id);
         if !update.first_by_path {
-            return self.deliver_repeat(update, heard_at).await;
+            return self.repeat(update, heard);
         }
         let arrival = self.arrival(AlarmPath::Link, &device, &name, &update, now.stamp);
         let mut write = LedgerWrite { arrivals: [(arrival.id.clone(), arrival)].into(), ..Default::default() };
@@ -144,14 +169,14 @@ impl AlarmDelivery {
         if self.values.borrow_mut().store_on(&device) {
             write.values.insert(device.to_string(), true);
         }
-        self.deliver(update, write, held, heard_at).await.1.all.await;
+        self.store(update, write, held, heard).await.1
     }
 
-    /// Stores that an incident goes on, and sends its update if one is due.
-    async fn deliver_repeat(self: Rc<Self>, update: RaidUpdate, heard_at: Instant) {
+    /// Stores that an incident goes on; its update is news if it is due.
+    fn repeat(&self, update: RaidUpdate, heard: HeardAt) -> RaidNews {
         self.changed.notify_one();
         self.ledger.write_repeats(self.facts([&update.incident]));
-        join_all(self.publish(&update.changes, Some(heard_at)).into_iter().map(|sent| self.follow(sent))).await;
+        RaidNews { heard: Some(heard), ..RaidNews::of(update.changes) }
     }
 
     /// An alarm has this value now; `None`: it is no longer paired.
@@ -163,59 +188,54 @@ impl AlarmDelivery {
         self.changed.notify_one();
     }
 
-    /// An alarm that came by a push, which arrived at `heard_at`.
-    pub async fn pushed_alarm(self: Rc<Self>, alarm: PushedAlarm, heard_at: Instant) {
+    /// Takes up an alarm that came by a push, which arrived then. None if it was taken up before: the ledger and the push
+    /// session may both report it.
+    pub async fn take_up(self: Rc<Self>, push: PushedAlarm, heard: HeardAt) -> Option<TakenUpPush> {
         let held = self.context.journal.unsaved_alarms.hold();
-        self.wait_until_known().await;
-        {
-            let mut taken_up = self.taken_up.borrow_mut();
-            // The ledger and the push session may both report it.
-            if taken_up.contains(&alarm.id) {
-                return;
-            }
-            taken_up.push_back(alarm.id.clone());
-            if taken_up.len() > TAKEN_UP {
-                taken_up.pop_front();
-            }
+        self.wait_until_known(heard).await;
+        let mut taken_up = self.taken_up.borrow_mut();
+        if taken_up.contains(&push.id) {
+            return None;
         }
-        let now = self.context.clock.moment();
-        let named = self.live.borrow().alarms_named(&alarm.title);
-        let update = {
-            let mut raids = self.raids.borrow_mut();
-            raids.pushed(&alarm.title, &named, alarm.sent, now, || self.new_id(now.stamp))
-        };
-        let arrival = Arrival {
-            id: alarm.id.clone(),
-            title: alarm.title,
-            message: alarm.message,
-            sent_at: Some(alarm.sent),
-            ..self.arrival(AlarmPath::Push, "", "", &update, now.stamp)
-        };
-        let write = LedgerWrite { arrivals: [(alarm.id, arrival)].into(), ..Default::default() };
-        self.deliver(update, write, held, heard_at).await.1.all.await;
+        taken_up.push_back(push.id.clone());
+        if taken_up.len() > TAKEN_UP {
+            taken_up.pop_front();
+        }
+        Some(TakenUpPush { push, heard, held })
     }
 
-    /// A test alarm, the whole way. None if it could not be stored.
-    pub async fn drill(self: Rc<Self>) -> Option<DrillOutcome> {
-        let heard_at = Instant::now();
-        let answered_by = heard_at + DRILL_ANSWERED_WITHIN;
+    /// Stores an alarm that came by a push; `named`: the paired alarms of its name.
+    pub async fn pushed_alarm(self: Rc<Self>, taken_up: TakenUpPush, named: BTreeSet<String>) -> RaidNews {
+        let TakenUpPush { push, heard, held } = taken_up;
+        let now = self.context.clock.moment();
+        let update = {
+            let mut raids = self.raids.borrow_mut();
+            raids.pushed(&push.title, &named, push.sent, now, || self.new_id(now.stamp))
+        };
+        let arrival = Arrival {
+            id: push.id.clone(),
+            title: push.title,
+            message: push.message,
+            sent_at: Some(push.sent),
+            ..self.arrival(AlarmPath::Push, "", "", &update, now.stamp)
+        };
+        let write = LedgerWrite { arrivals: [(push.id, arrival)].into(), ..Default::default() };
+        self.store(update, write, held, heard).await.1
+    }
+
+    /// Stores a test alarm.
+    pub async fn drill(self: Rc<Self>) -> (StoredDrill, RaidNews) {
+        let heard = HeardAt::now();
+        let answered_by = heard.at() + DRILL_ANSWERED_WITHIN;
         let held = self.context.journal.unsaved_alarms.hold();
-        self.wait_until_known().await;
+        self.wait_until_known(heard).await;
         let now = self.context.clock.moment();
         let update = self.raids.borrow_mut().drill(now, || self.new_id(now.stamp));
         let arrival = self.arrival(AlarmPath::Drill, "drill", "Drill", &update, now.stamp);
         let write = LedgerWrite { arrivals: [(arrival.id.clone(), arrival)].into(), ..Default::default() };
         let incident = update.incident.clone();
-        let (kept, mut heard) = self.deliver(update, write, held, heard_at).await;
-        let sockets = match timeout_at(answered_by, &mut heard.all).await {
-            Ok(sockets) => sockets,
-            Err(_) => {
-                // The user does not wait for a socket that does not read.
-                actix::spawn(heard.all);
-                heard.taken.sockets()
-            }
-        };
-        (kept != Kept::Nowhere).then_some(DrillOutcome { incident, sockets })
+        let (kept, news) = self.store(update, write, held, heard).await;
+        (StoredDrill { incident, is_kept: kept != Kept::Nowhere, answered_by }, news)
     }
 
     /// Completes when something is due: call [`tick`](Self::tick) then, and this again.
@@ -238,29 +258,25 @@ impl AlarmDelivery {
     }
 
     /// Updates of incidents that have become due, and their ends.
-    pub fn tick(self: &Rc<Self>) -> Option<impl Future<Output = ()> + use<>> {
+    pub fn tick(&self) -> RaidNews {
         let now = self.context.clock.moment();
         let values = self.values.borrow_mut().take_due(now).into_iter().map(|device| (device, true)).collect();
         self.ledger.write_later(LedgerWrite { values, ..Default::default() });
         let changes = self.raids.borrow_mut().tick(now);
         self.ledger.write_repeats(self.facts(changes.iter().map(|change| &change.incident)));
-        let sent = self.publish(&changes, None).into_iter().map(|sent| self.follow(sent)).collect::<Vec<_>>();
-        (!changes.is_empty()).then(|| join_all(sent).map(drop))
+        RaidNews::of(changes)
     }
 
     /// A user has taken note, and the ledger has it.
-    pub fn acknowledged(&self, incident: &str, user: &UserId, at: Timestamp) {
+    pub fn acknowledged(&self, incident: &str, user: &UserId, at: Timestamp) -> RaidNews {
         let change = self.raids.borrow_mut().acknowledge(incident, user, at);
         self.unheard.borrow_mut().remove(incident);
-        if let Some(change) = change {
-            self.show(&[change]);
-        }
+        RaidNews::of(change.into_iter().collect())
     }
 
     /// This user is gone.
-    pub fn user_erased(&self, user: &UserId) {
-        let changes = self.raids.borrow_mut().forget_user(user);
-        self.show(&changes);
+    pub fn user_erased(&self, user: &UserId) -> RaidNews {
+        RaidNews::of(self.raids.borrow_mut().forget_user(user))
     }
 
     /// A socket has the state of this position.
@@ -281,14 +297,14 @@ impl AlarmDelivery {
         self.ledger.write_later(write);
     }
 
-    /// Stores an alarm and what it changed, then sends it. The caller must poll [`Sent::all`]: it records the delivery.
-    async fn deliver(
-        self: &Rc<Self>,
+    /// Stores an alarm and what it changed.
+    async fn store(
+        &self,
         update: RaidUpdate,
         mut write: LedgerWrite,
         held: UnsavedGuard,
-        heard_at: Instant,
-    ) -> (Kept, Sent) {
+        heard: HeardAt,
+    ) -> (Kept, RaidNews) {
         self.changed.notify_one();
         let RaidUpdate { incident, opened, changes, .. } = update;
         write.extend(self.facts(changes.iter().map(|change| &change.incident)));
@@ -297,52 +313,17 @@ impl AlarmDelivery {
         if opened {
             self.unheard.borrow_mut().insert(incident.clone(), None);
         }
-        let kept = self.ledger.write_alarm(write, heard_at).await;
+        let alarm = write.arrivals.keys().next().cloned().unwrap_or_default();
+        if !opened {
+            let (server, incident) = (self.server.as_str(), incident.as_str());
+            log::debug!(server, incident, alarm = alarm.as_str(); "an alarm joined a raid");
+        }
+        let kept = self.ledger.write_alarm(write, heard).await;
+        let line = opened.then(|| IncidentLine::stored(alarm, heard, kept, self.context.clock.now()));
+        let opened = line.map(|line| (incident, line));
         let undelivered = self.context.journal.unsaved_alarms.hold_undelivered();
         drop(held);
-        let mut taken = Arc::default();
-        let mut hearing = Vec::new();
-        for sent in self.publish(&changes, Some(heard_at)) {
-            if opened && sent.incident == incident {
-                taken = sent.taken.clone();
-                hearing.push(self.clone().hear(sent).boxed_local());
-            } else {
-                hearing.push(self.follow(sent));
-            }
-        }
-        // The alarm's own message is the last.
-        let all = join_all(hearing).map(|sockets| {
-            drop(undelivered);
-            sockets.last().copied().unwrap_or_default()
-        });
-        (kept, Sent { incident, taken, all: all.boxed_local() })
-    }
-
-    /// Waits for the sockets that take this message of an incident; records them if it reached no one before.
-    fn follow(self: &Rc<Self>, sent: Sent) -> LocalBoxFuture<'static, usize> {
-        match self.unheard.borrow().contains_key(&sent.incident) {
-            true => self.clone().hear(sent).boxed_local(),
-            false => sent.all,
-        }
-    }
-
-    /// Waits for the sockets that take this message. The ledger knows of the first at once: another may not read.
-    async fn hear(self: Rc<Self>, sent: Sent) -> usize {
-        let Sent { incident, taken, mut all } = sent;
-        let first = tokio::select! {
-            biased;
-            sockets = &mut all => {
-                self.heard(&incident, sockets);
-                return sockets;
-            }
-            () = taken.first() => taken.sockets(),
-        };
-        self.heard(&incident, first);
-        let sockets = all.await;
-        if sockets > first {
-            self.heard(&incident, sockets);
-        }
-        sockets
+        (kept, RaidNews { changes, heard: Some(heard), opened, undelivered: Some(undelivered) })
     }
 
     /// These incidents as they are now.
@@ -353,51 +334,6 @@ impl AlarmDelivery {
             Some((incident.clone(), facts))
         });
         LedgerWrite { incidents: facts.collect(), ..Default::default() }
-    }
-
-    /// Sends the messages and shows the changes. The caller must poll [`Sent::all`] of each.
-    fn publish(&self, changes: &[RaidChange], heard_at: Option<Instant>) -> Vec<Sent> {
-        let send = |RaidChange { incident, message }: &RaidChange| {
-            let raid = message.as_ref()?;
-            let line = if heard_at.is_some() { "raid alarm" } else { "raid alarm of before, announced once more" };
-            log::info!(server = self.server.as_str(), incident = incident.as_str(), count = raid.count; "{line}");
-            let acknowledged: Vec<UserId> =
-                self.raids.borrow().get(incident).into_iter().flat_map(|known| known.acks.keys().cloned()).collect();
-            let (taken, all) = self.publisher.borrow().deliver_alarm(raid, &acknowledged, heard_at);
-            Some(Sent { incident: incident.clone(), taken, all: all.boxed_local() })
-        };
-        let sent = changes.iter().filter_map(send).collect();
-        self.show(changes);
-        sent
-    }
-
-    /// Shows these incidents as they are now, in one step of the state.
-    fn show(&self, changes: &[RaidChange]) {
-        let raids = self.raids.borrow();
-        let mut publisher = self.publisher.borrow_mut();
-        let mut edits = Vec::new();
-        for RaidChange { incident, .. } in changes {
-            self.live.borrow_mut().show_raid(incident, raids.get(incident), &mut edits);
-        }
-        publisher.advance(edits, self.context.clock.moment());
-        let mut unheard = self.unheard.borrow_mut();
-        for RaidChange { incident, .. } in changes {
-            if raids.get(incident).is_none() {
-                unheard.remove(incident);
-            } else if let Some(since) = unheard.get_mut(incident) {
-                since.get_or_insert(publisher.position());
-            }
-        }
-    }
-
-    /// This number of sockets took the message of the incident.
-    fn heard(&self, incident: &str, sockets: usize) {
-        if sockets > 0 {
-            self.unheard.borrow_mut().remove(incident);
-            let heard = HeardBy { sockets, at: self.context.clock.now() };
-            let heard = [(incident.to_owned(), heard)].into();
-            self.ledger.write_later(LedgerWrite { heard, ..Default::default() });
-        }
     }
 
     fn arrival(&self, path: AlarmPath, alarm_id: &str, title: &str, update: &RaidUpdate, now: Timestamp) -> Arrival {

@@ -3,11 +3,16 @@
 //! A writer waits for its write no longer than [`STORED_WITHIN`]; then the journal keeps it, and the database gets it
 //! as soon as it answers. Waiting writes are merged, so they do not grow with the time that the database is away.
 
-use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+    time::Duration,
+};
 
 use tokio::{
     pin, select,
-    sync::Notify,
+    sync::{Notify, oneshot},
     time::{Instant, sleep, timeout, timeout_at},
 };
 
@@ -16,13 +21,13 @@ use crate::{
         engine::{error::DbError, pool::Pool},
         incidents::{self, LedgerWrite},
         journal::Journal,
+        query_failures::log_failure,
         unsaved_alarms::UnsavedGuard,
     },
     domain::ids::ServerId,
+    relay::alarms::heard_at::{HeardAt, STORED_WITHIN},
 };
 
-/// An alarm waits for the database no longer than this, and for the journal as long once more.
-pub const STORED_WITHIN: Duration = Duration::from_millis(500);
 /// Pauses between two attempts to write.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -40,8 +45,19 @@ const REPEATS_EVERY: Duration = Duration::from_secs(1);
 pub enum Kept {
     Database,
     Journal,
-    /// The paired server is gone, or neither took it.
+    /// The paired server was deleted, or neither took it.
     Nowhere,
+}
+
+impl Kept {
+    /// As the log names it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Database => "database",
+            Self::Journal => "journal",
+            Self::Nowhere => "nowhere",
+        }
+    }
 }
 
 /// See the module. Clones share it.
@@ -75,10 +91,12 @@ struct Queue {
     submitted: u64,
     attempted: u64,
     stored: u64,
-    /// The paired server is gone.
-    gone: bool,
+    /// The paired server was deleted.
+    deleted: bool,
     /// Since when the database has owed an answer, or a failed write is tried again.
     busy_since: Option<Instant>,
+    /// Writes that their callers wait for, by number; the caller hears from the journal if it gets to it.
+    awaited: BTreeMap<u64, (LedgerWrite, oneshot::Sender<bool>)>,
     /// Writes that the journal keeps, by number.
     journaled: VecDeque<u64>,
     /// Up to which one all writes are in the journal.
@@ -96,19 +114,22 @@ impl Ledger {
 
     /// Submits a write, and waits until it is kept, but not for long.
     pub async fn write(&self, write: LedgerWrite) -> Kept {
-        self.write_alarm(write, Instant::now()).await
+        self.write_alarm(write, HeardAt::now()).await
     }
 
     /// [`write`](Self::write) for an alarm that was heard then and may have waited already.
-    pub async fn write_alarm(&self, write: LedgerWrite, heard_at: Instant) -> Kept {
+    pub async fn write_alarm(&self, write: LedgerWrite, heard: HeardAt) -> Kept {
         if write.is_empty() {
             return Kept::Database;
         }
         let shared = &self.0;
         let busy_since = shared.queue.borrow().busy_since;
         let number = self.submit(write.clone());
+        let alarm = alarm(&write).to_owned();
+        let (done, journaled) = oneshot::channel();
+        shared.queue.borrow_mut().awaited.insert(number, (write, done));
         // A database that others have waited for in vain is not waited for again.
-        let until = busy_since.map_or(heard_at, |since| since.min(heard_at)) + STORED_WITHIN;
+        let until = busy_since.map_or(heard.stored_by(), |since| heard.stored_by().min(since + STORED_WITHIN));
         let attempted = select! {
             biased;
             attempted = timeout_at(until, shared.attempted(number)) => attempted.ok().flatten(),
@@ -117,12 +138,14 @@ impl Ledger {
         if let Some(kept) = attempted {
             return kept;
         }
-        // A task of its own: a line that is written late is counted, too.
-        let journaled = actix::spawn(shared.clone().keep_in_journal(number, write));
+        shared.give_to_journal(number);
         match timeout(STORED_WITHIN, journaled).await {
             Ok(Ok(true)) => return Kept::Journal,
             Ok(_) => {}
-            Err(_) => log::error!(server = shared.server.as_str(); "the journal does not keep an alarm in time"),
+            Err(_) => {
+                let server = shared.server.as_str();
+                log::error!(server, alarm = alarm.as_str(); "the journal does not keep an alarm in time");
+            }
         }
         count_kept_nowhere();
         Kept::Nowhere
@@ -201,6 +224,11 @@ impl Ledger {
     }
 }
 
+/// The key of the write's alarm in the log; a write of repeats has none.
+fn alarm(write: &LedgerWrite) -> &str {
+    write.arrivals.keys().next().map_or("", String::as_str)
+}
+
 /// Counts an alarm that is only in memory, or not even there.
 fn count_kept_nowhere() {
     metrics::counter!("companion_alarms_kept_nowhere_total").increment(1);
@@ -214,7 +242,7 @@ impl Shared {
             {
                 let queue = self.queue.borrow();
                 if queue.stored >= number {
-                    return Some(if queue.gone { Kept::Nowhere } else { Kept::Database });
+                    return Some(if queue.deleted { Kept::Nowhere } else { Kept::Database });
                 }
                 if queue.attempted >= number {
                     return None;
@@ -224,12 +252,30 @@ impl Shared {
         }
     }
 
+    /// Gives this write to the journal, and before it those that are older: an alarm that joins an incident is not kept
+    /// without the one that opened it.
+    fn give_to_journal(self: &Rc<Self>, number: u64) {
+        let mut queue = self.queue.borrow_mut();
+        let newer = queue.awaited.split_off(&(number + 1));
+        for (number, (write, done)) in std::mem::replace(&mut queue.awaited, newer) {
+            let shared = self.clone();
+            // A task of its own: a line that is written late is counted, too.
+            actix::spawn(async move {
+                // A caller that waits no longer has delivered without it.
+                let _ = done.send(shared.keep_in_journal(number, write).await);
+            });
+        }
+    }
+
     /// Gives this write to the journal; true if that keeps it.
-    async fn keep_in_journal(self: Rc<Self>, number: u64, write: LedgerWrite) -> bool {
+    async fn keep_in_journal(&self, number: u64, write: LedgerWrite) -> bool {
         let kept = self.journal.append(&self.server, &write).await;
         match &kept {
             Ok(()) => self.note_journaled(number, false),
-            Err(error) => log::error!(server = self.server.as_str(); "the journal does not keep an alarm: {error}"),
+            Err(error) => {
+                let server = self.server.as_str();
+                log::error!(server, alarm = alarm(&write); "the journal does not keep an alarm: {error}");
+            }
         }
         kept.is_ok()
     }
@@ -332,15 +378,23 @@ impl Shared {
         match written {
             Ok(()) => {}
             // Its ledger is gone with it.
-            Err(DbError::NotFound) => queue.gone = true,
+            Err(DbError::NotFound) if self.journal.is_deleted(&self.server) => queue.deleted = true,
             Err(error) => {
-                log::error!(server = self.server.as_str(); "the ledger of alarms is written later: {error}");
+                let (server, alarms) = (self.server.as_str(), write.arrivals.len());
+                match error {
+                    // An older database, or another one; or its deletion is not known yet.
+                    DbError::NotFound => {
+                        log::error!(server, alarms; "the database does not know the server of these alarms: written later");
+                    }
+                    error => log_failure("the ledger of alarms is written later", &error),
+                }
                 let newer = std::mem::replace(&mut queue.pending, write);
                 queue.pending.extend(newer);
                 return true;
             }
         }
         queue.stored = number;
+        queue.awaited = queue.awaited.split_off(&(number + 1));
         queue.busy_since = Some(Instant::now());
         let settled = queue.journaled.iter().take_while(|journaled| **journaled <= number).count();
         queue.journaled.drain(..settled);

@@ -85,10 +85,10 @@ impl Admission {
 
     /// The socket is open.
     pub fn opened(&self, socket: WeakRecipient<SocketOrder>) {
-        self.tell(SocketEvent::Opened { connection: self.connection, socket });
+        self.send_event(SocketEvent::Opened { connection: self.connection, socket });
     }
 
-    fn tell(&self, event: SocketEvent) {
+    fn send_event(&self, event: SocketEvent) {
         // The actor that admitted it may be gone.
         if let Some(events) = self.events.upgrade() {
             events.do_send(event);
@@ -98,6 +98,6 @@ impl Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.tell(SocketEvent::Closed { connection: self.connection });
+        self.send_event(SocketEvent::Closed { connection: self.connection });
     }
 }

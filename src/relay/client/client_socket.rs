@@ -66,10 +66,10 @@ const _: () = assert!(size_of::<ClientSocket>() <= 112);
 struct Rest {
     admission: Admission,
     /// Subscriptions being looked up.
-    requested: Vec<Requested>,
+    pending: Vec<PendingSubscription>,
 }
 
-struct Requested {
+struct PendingSubscription {
     server: ServerId,
     /// Position that the client says it has.
     from: Option<Position>,
@@ -102,7 +102,7 @@ impl ClientSocket {
             Self {
                 worker,
                 socket,
-                rest: Box::new(Rest { admission, requested: Vec::new() }),
+                rest: Box::new(Rest { admission, pending: Vec::new() }),
                 fragments: None,
                 received: Window::new(limits::INBOUND_MESSAGES, limits::INBOUND_SPAN),
                 subscriptions: SmallVec::new(),
@@ -163,8 +163,8 @@ impl ClientSocket {
     }
 
     fn subscribe(&mut self, server: ServerId, from: Option<Position>, sections: Sections, ctx: &mut Context<Self>) {
-        if let Some(requested) = self.rest.requested.iter_mut().find(|requested| requested.server == server) {
-            (requested.from, requested.sections, requested.cancelled) = (from, sections, false);
+        if let Some(pending) = self.rest.pending.iter_mut().find(|pending| pending.server == server) {
+            (pending.from, pending.sections, pending.cancelled) = (from, sections, false);
             return;
         }
         // Servers whose access ended are no longer watched.
@@ -172,12 +172,12 @@ impl ClientSocket {
         self.subscriptions.retain(|subscription| queue.watches(&subscription.feed.server));
         let known = queue.watches(&server);
         drop(queue);
-        if self.subscriptions.len() + self.rest.requested.len() >= limits::SUBSCRIPTIONS && !known {
+        if self.subscriptions.len() + self.rest.pending.len() >= limits::SUBSCRIPTIONS && !known {
             let message = format!("at most {} subscriptions on a connection", limits::SUBSCRIPTIONS);
             let code = ErrorCode::TooManySubscriptions;
             return self.refuse(&Refusal { code, message, server_id: Some(server), request_id: None });
         }
-        self.rest.requested.push(Requested { server: server.clone(), from, sections, cancelled: false });
+        self.rest.pending.push(PendingSubscription { server: server.clone(), from, sections, cancelled: false });
         self.look_up(server, Duration::ZERO, Backoff::between(Backoff::FIRST, LOOKED_UP_WITHIN), ctx);
     }
 
@@ -199,9 +199,9 @@ impl ClientSocket {
 
     /// The subscription stays wanted until the database answers; its client is notified once that it takes longer.
     fn look_up_again(&mut self, server: ServerId, paused: Duration, mut backoff: Backoff, ctx: &mut Context<Self>) {
-        let cancelled = |requested: &Requested| requested.server == server && requested.cancelled;
-        if self.socket.closing().is_some() || self.rest.requested.iter().any(cancelled) {
-            return self.rest.requested.retain(|requested| requested.server != server);
+        let cancelled = |pending: &PendingSubscription| pending.server == server && pending.cancelled;
+        if self.socket.closing().is_some() || self.rest.pending.iter().any(cancelled) {
+            return self.rest.pending.retain(|pending| pending.server != server);
         }
         if paused.is_zero() {
             let message = "the server could not be looked up; it is tried again until it can".to_owned();
@@ -213,11 +213,11 @@ impl ClientSocket {
     }
 
     fn watch(&mut self, server: ServerId, found: Option<Rc<Subscription>>) {
-        let requested = self.rest.requested.iter().position(|requested| requested.server == server);
-        let requested = requested.map(|index| self.rest.requested.swap_remove(index));
-        self.rest.requested.shrink_to_fit();
-        let requested = requested.filter(|requested| !requested.cancelled && self.socket.closing().is_none());
-        let Some(Requested { from, sections, .. }) = requested else { return };
+        let pending = self.rest.pending.iter().position(|pending| pending.server == server);
+        let pending = pending.map(|index| self.rest.pending.swap_remove(index));
+        self.rest.pending.shrink_to_fit();
+        let pending = pending.filter(|pending| !pending.cancelled && self.socket.closing().is_none());
+        let Some(PendingSubscription { from, sections, .. }) = pending else { return };
         match found {
             Some(subscription) => {
                 self.socket.queue.borrow_mut().watch(&subscription.feed, from, sections);
@@ -231,8 +231,8 @@ impl ClientSocket {
     }
 
     fn unsubscribe(&mut self, server: &ServerId) {
-        if let Some(requested) = self.rest.requested.iter_mut().find(|requested| requested.server == *server) {
-            requested.cancelled = true;
+        if let Some(pending) = self.rest.pending.iter_mut().find(|pending| pending.server == *server) {
+            pending.cancelled = true;
         }
         self.socket.queue.borrow_mut().unwatch(server, self.socket.now());
         let subscription = self.subscriptions.iter().position(|known| known.feed.server == *server);

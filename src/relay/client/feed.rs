@@ -28,26 +28,26 @@ pub enum FeedRequest {
     Return { position: Position, taken: oneshot::Receiver<()> },
 }
 
-/// A round of a [`Listed`]; that of a socket that was never listed is 0.
-pub type Round = u32;
+/// Generation of an [`IdleList`]; that of a socket that was never listed is 0.
+pub type Generation = u32;
 
-/// Numbers of sockets that have nothing to do before the list is taken, which begins its next round.
-pub struct Listed {
+/// Numbers of sockets that have nothing to do before the list is taken, which begins the next generation.
+pub struct IdleList {
     sockets: RefCell<Vec<u32>>,
-    round: Cell<Round>,
+    generation: Cell<Generation>,
 }
 
-impl Default for Listed {
+impl Default for IdleList {
     fn default() -> Self {
-        Self { sockets: RefCell::default(), round: Cell::new(1) }
+        Self { sockets: RefCell::default(), generation: Cell::new(1) }
     }
 }
 
-impl Listed {
-    /// Adds a socket, once in a round: `listed` is the round in which it was added last.
-    pub fn add(&self, socket: u32, listed: &Cell<Round>) {
-        let round = self.round.get();
-        if listed.replace(round) != round {
+impl IdleList {
+    /// Adds a socket, once in a generation: `listed` is the generation in which it was added last.
+    pub fn add(&self, socket: u32, listed: &Cell<Generation>) {
+        let generation = self.generation.get();
+        if listed.replace(generation) != generation {
             self.sockets.borrow_mut().push(socket);
         }
     }
@@ -63,23 +63,23 @@ impl Listed {
     /// Takes all. From here on each socket that has nothing to do is listed again.
     pub fn take(&self) -> Vec<u32> {
         // 0 is for sockets that were never listed.
-        self.round.set(self.round.get().checked_add(1).unwrap_or(1));
+        self.generation.set(self.generation.get().checked_add(1).unwrap_or(1));
         self.sockets.take()
     }
 }
 
 /// Sockets that are where the log is, by the keys of the state that they want: a step in other keys costs nothing.
 #[derive(Default)]
-pub struct UpToDate(RefCell<Vec<(Sections, Rc<Listed>)>>);
+pub struct IdleLists(RefCell<Vec<(Sections, Rc<IdleList>)>>);
 
-impl UpToDate {
+impl IdleLists {
     /// The list of those that want these keys.
-    pub fn of(&self, sections: Sections) -> Rc<Listed> {
+    pub fn of(&self, sections: Sections) -> Rc<IdleList> {
         let mut lists = self.0.borrow_mut();
         if let Some((_, list)) = lists.iter().find(|(known, _)| *known == sections) {
             return list.clone();
         }
-        let list = Rc::<Listed>::default();
+        let list = Rc::<IdleList>::default();
         lists.push((sections, list.clone()));
         list
     }
@@ -112,9 +112,9 @@ pub struct Feed {
     returned: RefCell<Option<(Position, Rc<Receipt>)>>,
     /// The sockets that are where the log is: the next step is for them. Those that are not, because they may not send
     /// now, come back by themselves; so a step costs nothing for them.
-    pub up_to_date: UpToDate,
+    pub idle: IdleLists,
     /// The sockets that wait for a snapshot.
-    pub without: Listed,
+    pub awaiting_snapshot: IdleList,
     /// Set once the subscription has started.
     source: OnceCell<Recipient<FeedRequest>>,
 }
@@ -135,8 +135,8 @@ impl Feed {
             snapshot_wanted: Cell::new(false),
             receipt: RefCell::new(None),
             returned: RefCell::new(None),
-            up_to_date: UpToDate::default(),
-            without: Listed::default(),
+            idle: IdleLists::default(),
+            awaiting_snapshot: IdleList::default(),
             source: OnceCell::new(),
         })
     }

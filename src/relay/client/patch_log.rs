@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_what_the_log_does_not() {
+    fn no_client_has_what_the_log_does_not() {
         let mut log = PatchLog::new("one".into());
         assert_eq!(log.since(NOWHERE, Sections::ALL), CatchUp::Snapshot);
         log.restart(at(0), frame(b"now"), Steps::default());
@@ -323,7 +323,7 @@ mod tests {
            #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
            #[test]
-           fn whoever_the_steps_reach_arrives_at_now_and_no_more_is_held_than_a_snapshot_is_large(
+           fn a_client_within_the_log_arrives_at_now_and_the_log_is_no_larger_than_a_snapshot(
                markers in 1..200_u16,
                steps in prop::collection::vec((prop::collection::vec((0..200_u16, any::<u16>()), 0..60), 0..9_i64), 1..40),
            ) {
@@ -425,6 +425,7 @@ mod tests {
                     alive: true,
                     spawned_at: None,
                     died_at: None,
+                    afk_since: None,
                 });
                 state.members.put(Section::Members, id, member, &mut changes);
             }

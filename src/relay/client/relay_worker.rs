@@ -71,13 +71,15 @@ impl RelayWorker {
         }
         let found = self.servers.send(FindServer { server: server.clone() }).await;
         let Some(found) = found.map_err(|_| FindFailed)?.map_err(|_| FindFailed)? else { return Ok(None) };
+        let is_of_now = found.is_of_now;
+        let refused = || if is_of_now { Ok(None) } else { Err(FindFailed) };
         // Known before, or by another socket that was quicker; this answer may be newer.
         if let Some(known) = self.known(server) {
             known.set_watchers(found.allowed);
-            return Ok(known.watchers.may_watch(user).then_some(known));
+            return if known.watchers.may_watch(user) { Ok(Some(known)) } else { refused() };
         }
         if !found.allowed.users.contains(user) {
-            return Ok(None);
+            return refused();
         }
         let (clock, servers, sockets) = (self.clock.clone(), self.servers.clone(), self.sockets.clone());
         let started = ServerSubscription::start(server.clone(), clock, found, servers, sockets, self.mailbox.get());

@@ -22,7 +22,7 @@ use crate::{
     },
     relay::{
         client::{
-            feed::{Feed, Round},
+            feed::{Feed, Generation},
             frame_budget::{FrameBudget, Millis, SPAN},
             patch_log::CatchUp,
         },
@@ -49,43 +49,43 @@ struct View {
     feed: Rc<Feed>,
     /// The keys of the state that the client wants.
     sections: Sections,
-    has: Has,
+    position: ClientPosition,
     /// When its last snapshot was sent.
     snapshot_sent: Option<Millis>,
-    /// The rounds in which the feed last listed this socket as up to date, and as without a snapshot.
-    up_to_date: Cell<Round>,
-    without: Cell<Round>,
+    /// The generations of the feed's lists in which this socket last was: of idle ones, and of those that await a snapshot.
+    idle: Cell<Generation>,
+    awaiting_snapshot: Cell<Generation>,
 }
 
 /// State of a server at the client.
 #[derive(Clone, Copy)]
-enum Has {
+enum ClientPosition {
     /// Nothing before its first snapshot.
-    Nothing,
+    None,
     /// Position that it said when it came back; nothing was sent since.
-    Said(Position),
+    Claimed(Position),
     Sent(Position),
 }
 
-impl Has {
+impl ClientPosition {
     fn position(self) -> Option<Position> {
         match self {
-            Self::Nothing => None,
-            Self::Said(position) | Self::Sent(position) => Some(position),
+            Self::None => None,
+            Self::Claimed(position) | Self::Sent(position) => Some(position),
         }
     }
 }
 
 impl View {
     fn new(feed: &Rc<Feed>, position: Option<Position>, sections: Sections, snapshot_sent: Option<Millis>) -> Self {
-        let (up_to_date, without) = (Cell::default(), Cell::default());
-        let has = position.map_or(Has::Nothing, Has::Said);
-        Self { feed: feed.clone(), sections, has, snapshot_sent, up_to_date, without }
+        let (idle, awaiting_snapshot) = (Cell::default(), Cell::default());
+        let position = position.map_or(ClientPosition::None, ClientPosition::Claimed);
+        Self { feed: feed.clone(), sections, position, snapshot_sent, idle, awaiting_snapshot }
     }
 
     fn unlist(&self, socket: u32) {
-        self.feed.up_to_date.of(self.sections).remove(socket);
-        self.feed.without.remove(socket);
+        self.feed.idle.of(self.sections).remove(socket);
+        self.feed.awaiting_snapshot.remove(socket);
     }
 
     /// When a snapshot may go out; none = now.
@@ -209,8 +209,8 @@ impl SendQueue {
     pub fn read_ahead(&self) -> impl Sized {
         let view = self.views.first();
         (
-            view.and_then(|view| view.has.position()),
-            view.map(|view| view.without.get()),
+            view.and_then(|view| view.position.position()),
+            view.map(|view| view.awaiting_snapshot.get()),
             self.paced,
             self.budget.read_ahead(),
         )
@@ -252,14 +252,14 @@ impl SendQueue {
         for offset in 0..self.views.len() {
             let index = (usize::from(self.turn) + offset) % self.views.len();
             let view = &self.views[index];
-            let View { feed, sections, has, up_to_date, without, .. } = view;
+            let View { feed, sections, position: has, idle, awaiting_snapshot, .. } = view;
             let sections = *sections;
             let raids_wait = sections.contains(StateKey::Raids)
                 && self.waiting.as_ref().is_some_and(|waiting| waiting.has_raids_of(feed));
             if ahead && !raids_wait {
                 continue;
             }
-            let (position, came_back) = (has.position(), matches!(has, Has::Said(_)));
+            let (position, came_back) = (has.position(), matches!(has, ClientPosition::Claimed(_)));
             let mut log = feed.log.borrow_mut();
             let catch_up = position.map_or(CatchUp::Snapshot, |from| log.since(from, sections));
             let catch_up = match catch_up {
@@ -276,7 +276,7 @@ impl SendQueue {
             };
             let (frame, is_snapshot) = match catch_up {
                 CatchUp::Nothing => {
-                    feed.up_to_date.of(sections).add(self.number, up_to_date);
+                    feed.idle.of(sections).add(self.number, idle);
                     continue;
                 }
                 CatchUp::Patch { frame, .. } => {
@@ -297,7 +297,7 @@ impl SendQueue {
                         Some(frame) => (frame, true),
                         None => {
                             feed.want_snapshot();
-                            feed.without.add(self.number, without);
+                            feed.awaiting_snapshot.add(self.number, awaiting_snapshot);
                             continue;
                         }
                     }
@@ -324,7 +324,7 @@ impl SendQueue {
             }
             self.budget.record(now, Lane::State);
             let view = &mut self.views[index];
-            view.has = Has::Sent(reached);
+            view.position = ClientPosition::Sent(reached);
             if is_snapshot {
                 view.snapshot_sent = Some(now);
             }

@@ -19,4 +19,6 @@ pub struct FindServer {
 pub struct FoundServer {
     pub connection: Addr<GameConnection>,
     pub allowed: AllowedUsers,
+    /// False: the database does not answer, and this was known before. A user who is not in it may watch by now.
+    pub is_of_now: bool,
 }

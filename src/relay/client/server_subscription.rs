@@ -40,7 +40,7 @@ use crate::{
             frame::SharedFrame,
             protocol::Refusal,
             publication::{AllowedUsers, Lane, Publication},
-            receipt::{Receipt, Taken},
+            receipt::{DeliveryCount, Receipt},
         },
     },
 };
@@ -215,7 +215,7 @@ impl ServerSubscription {
         &self,
         frame: SharedFrame,
         acknowledged: &[UserId],
-        on_all_threads: Arc<Taken>,
+        on_all_threads: Arc<DeliveryCount>,
     ) -> impl Future<Output = usize> + use<> {
         let (receipt, taken, finished) = Receipt::of_alarm(on_all_threads);
         let queued = QueuedFrame { frame, receipt: Some(receipt), feed: Some(self.subscription.feed.clone()) };
@@ -283,7 +283,7 @@ impl Handler<Publication> for ServerSubscription {
                 let changed = step.sections();
                 let follows = feed.log.borrow_mut().advance(epoch, step);
                 if follows {
-                    self.serve(feed.up_to_date.take_changed(changed), ctx);
+                    self.serve(feed.idle.take_changed(changed), ctx);
                 } else {
                     feed.mark_snapshot_wanted();
                     self.ask_if_wanted(ctx);
@@ -293,9 +293,9 @@ impl Handler<Publication> for ServerSubscription {
                 let is_news = feed.log.borrow_mut().restart(position, frame, steps);
                 let (receipt, first) = Receipt::of_first();
                 feed.set_snapshot_receipt(receipt);
-                let mut sockets = feed.without.take();
+                let mut sockets = feed.awaiting_snapshot.take();
                 if is_news {
-                    sockets.extend(feed.up_to_date.take());
+                    sockets.extend(feed.idle.take());
                 }
                 self.serve(sockets, ctx);
                 return Response::fut(async move { usize::from(first.await.is_ok()) });
@@ -311,7 +311,7 @@ impl Handler<Publication> for ServerSubscription {
             Publication::ConnectionFailed => self.search(ctx),
             Publication::SetWatchers(allowed) => {
                 self.subscription.set_watchers(allowed);
-                if self.subscription.watchers.nobody_may_watch() {
+                if self.subscription.watchers.no_one_may_watch() {
                     ctx.stop();
                 }
             }

@@ -26,7 +26,7 @@ impl Watchers {
     }
 
     /// True if no user may watch: the paired server is gone.
-    pub fn nobody_may_watch(&self) -> bool {
+    pub fn no_one_may_watch(&self) -> bool {
         self.allowed.borrow().users.is_empty()
     }
 
@@ -106,7 +106,7 @@ mod tests {
         assert!(watchers.allow(allowed(4, &[])).is_empty());
         assert!(watchers.may_watch(&"alice".into()) && !watchers.is_empty());
         assert_eq!(watchers.allow(allowed(6, &[])).len(), 1);
-        assert!(watchers.nobody_may_watch() && watchers.is_empty());
+        assert!(watchers.no_one_may_watch() && watchers.is_empty());
         assert!(watchers.allow(allowed(5, &["alice"])).is_empty());
         assert!(!watchers.may_watch(&"alice".into()), "revoked for good");
     }

@@ -365,7 +365,7 @@ impl WatchedCamera {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::time;
+    use crate::domain::time::Timestamp;
 
     const VIEW: CameraView = CameraView { width: 100, height: 10, near_plane: 0.0, far_plane: 250.0 };
 
@@ -381,7 +381,7 @@ mod tests {
     fn watched(frames: &[AppCameraRays]) -> WatchedCamera {
         let mut watched = WatchedCamera::new("CAM1".into(), VIEW, Instant::now());
         for rays in frames {
-            watched.add(rays, time::from_unix(1_790_000_000).unwrap(), Instant::now());
+            watched.add(rays, Timestamp::from_unix(1_790_000_000).unwrap(), Instant::now());
         }
         watched
     }

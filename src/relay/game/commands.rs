@@ -3,22 +3,24 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::Message;
-use tokio::{sync::oneshot, time::sleep};
+use tokio::time::sleep;
 
 use crate::{
     db::incidents::StoredIncident,
     domain::{
-        chat::KeptLine,
+        chat::StoredLine,
+        chat_answers::BotMessages,
         device::{DeviceKind, DeviceReport},
         ids::{PlatformId, ServerId, UserId},
-        time::{Moment, Timestamp},
+        team_command::settings::CommandWord,
+        time::Timestamp,
     },
     game::{
         budget::{Priority, cost},
         link::{Answered, AskError},
         paced_link::PacedLink,
         reading,
-        wire::{AppEntityInfo, AppRequest, AppSendMessage, AppSetEntityValue},
+        wire::{AppEntityInfo, AppPromoteToLeader, AppRequest, AppSendMessage, AppSetEntityValue},
     },
 };
 
@@ -59,30 +61,34 @@ pub struct ReadDevices {
     pub server: ServerId,
 }
 
+/// Devices of a paired server were added, edited or removed.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct DevicesChanged;
+
+/// A question of the team's chat, without an argument; none without a game connection.
+#[derive(Message)]
+#[rtype(result = "Option<Vec<String>>")]
+pub struct AskServer {
+    pub server: ServerId,
+    pub command: CommandWord,
+    pub texts: BotMessages,
+}
+
 /// This player has just paired a new device in the game, and so is beside it.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct PlaceDevice {
-    pub server: ServerId,
     pub device: String,
     pub player: PlatformId,
     /// When the game said so.
     pub sent: Timestamp,
 }
 
-/// A new device, until its player's place is known.
-pub struct UnplacedDevice {
-    pub device: String,
-    /// SteamID64.
-    pub player: u64,
-    pub paired: Moment,
-}
-
 /// Map notes of a paired server were added, changed or deleted.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct NotesChanged {
-    pub server: ServerId,
     /// This one was deleted.
     pub deleted: Option<String>,
 }
@@ -100,27 +106,19 @@ pub struct AcknowledgeRaid {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct AcknowledgementsErased {
-    pub server: ServerId,
     pub user: UserId,
 }
 
 /// Say a line in the team's chat; answers with the line as the game repeats it.
 #[derive(Message)]
-#[rtype(result = "Result<KeptLine, ChatError>")]
+#[rtype(result = "Result<StoredLine, ChatError>")]
 pub struct SayInTeam {
     pub text: String,
 }
 
-/// A line that a user says, until the game repeats it.
-pub struct AwaitedEcho {
-    /// As it will be shown.
-    pub text: String,
-    pub heard: oneshot::Sender<KeptLine>,
-}
-
 /// A user's line for the team of a paired server that this user may command.
 #[derive(Message)]
-#[rtype(result = "Result<KeptLine, ChatError>")]
+#[rtype(result = "Result<StoredLine, ChatError>")]
 pub struct SendChat {
     pub server: ServerId,
     pub user: UserId,
@@ -234,10 +232,20 @@ pub async fn toggle(
 }
 
 /// Says a line in the team's chat.
-pub async fn say(link: &PacedLink, message: String) -> Result<(), ChatError> {
-    let request = AppRequest { send_team_message: Some(AppSendMessage { message }), ..Default::default() };
-    patiently(|| link.ask(request.clone(), cost::CHAT_MESSAGE, Priority::Toggle, COMMAND_DEADLINE)).await?;
+pub async fn say(link: &PacedLink, message: &str, priority: Priority) -> Result<(), AskError> {
+    let message = Some(AppSendMessage { message: message.to_owned() });
+    let request = AppRequest { send_team_message: message, ..Default::default() };
+    patiently(|| link.ask(request.clone(), cost::CHAT_MESSAGE, priority, COMMAND_DEADLINE)).await?;
     Ok(())
+}
+
+/// Makes a member the leader. The game answers only that it was asked: what then holds is in the team.
+pub async fn promote(link: PacedLink, player: u64) {
+    let request = AppRequest { promote_to_leader: Some(AppPromoteToLeader { steam_id: player }), ..Default::default() };
+    let asked = link.ask(request, cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE).await;
+    if let Err(error) = asked {
+        log::debug!("leadership was not passed on: {error}");
+    }
 }
 
 /// Asks again while the game server says that it was asked too much: its mirrored budget is empty then, and the next

@@ -1,54 +1,58 @@
 //! Actor: one paired game server. Started by the hub, on one of the threads for game links; receives what its
-//! [`link_supervisor`] learns, keeps the [`LiveState`], and publishes what follows. Stops when the paired server is
-//! deleted or the service drains.
+//! [`link_supervisor`] learns, keeps the [`LiveState`](crate::relay::state::live_state::LiveState), and publishes what
+//! follows. Stops when the paired server is deleted or the service drains.
 
-mod acknowledgements;
-mod alive;
+mod alarms;
+mod camera_watch;
 mod cameras;
 mod chat;
 mod devices;
 mod due;
+mod held_link;
 mod last_heard;
+mod live_feed;
 mod looks;
 mod maps;
 mod notes;
+mod paired_devices;
+mod placement;
 mod places;
 pub mod players;
 mod shops;
+mod stored_notes;
+mod team;
+mod team_state;
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc};
 
 use actix::prelude::*;
 
 pub use self::last_heard::LastHeard;
+use self::{
+    camera_watch::CameraWatch, held_link::HeldLink, live_feed::LiveFeed, paired_devices::DeviceWork,
+    team_state::TeamCommands,
+};
 use crate::{
     config::GameLinkPolicy,
     domain::{
-        ids::{GameServerId, ServerId, UserId},
+        ids::{ServerId, UserId},
         link_reason::LinkReason,
         server_state::ConnectionState,
-        time::{Moment, Timestamp},
+        time::Timestamp,
         world_event::EventKind,
     },
-    game::{map_picture, paced_link::PacedLink},
+    game::map_picture,
     panics::{self, Part},
     relay::{
-        alarms::alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
-        game::{
-            camera_capture::CameraCapture,
-            commands::{AwaitedEcho, UnplacedDevice},
-            device_refreshes::DeviceRefreshes,
-            link_supervisor::{self, LinkReport, Wake},
-            toggles::Toggles,
+        alarms::{
+            alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
+            heard_at::HeardAt,
         },
+        game::link_supervisor::{self, LinkReport},
         market::shop_watcher::ShopWatcher,
-        shared::context::RelayContext,
-        state::live_state::{GameUpdate, LiveState, Outcome},
-        wire::{
-            protocol::{KnownEvent, ServerMessage},
-            publication::{AllowedUsers, Lane, Position, Publication},
-            publisher::Publisher,
-        },
+        shared::{context::RelayContext, write_behind::Record},
+        state::live_state::{GameUpdate, Outcome},
+        wire::publication::{AllowedUsers, Position, Publication},
     },
 };
 
@@ -90,7 +94,7 @@ pub struct SetWatchers(pub AllowedUsers);
 /// A push reports an alarm of this server.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct DeliverPushedAlarm(pub PushedAlarm, pub tokio::time::Instant);
+pub struct DeliverPushedAlarm(pub PushedAlarm, pub HeardAt);
 
 /// A user has taken note of an incident, and the ledger has it.
 #[derive(Message)]
@@ -112,11 +116,6 @@ pub struct Drill;
 pub struct RetryLink {
     pub changed: bool,
 }
-
-/// The list of devices changed.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct ReloadDevices;
 
 /// End the link and the actor.
 #[derive(Message)]
@@ -154,39 +153,26 @@ pub struct ConnectionStart {
     pub heard: LastHeard,
 }
 
-/// See the module.
+/// See the module. Each part has its own fields and returns what follows from a change; only the actor carries it out.
 pub struct GameConnection {
     server: ServerId,
     context: Arc<RelayContext>,
     hub: Recipient<ConnectionEvent>,
-    asked_for: bool,
-    heard: LastHeard,
-    live: Rc<RefCell<LiveState>>,
-    publisher: Rc<RefCell<Publisher>>,
+    feed: LiveFeed,
+    held: HeldLink,
     alarms: Rc<AlarmDelivery>,
-    shops: Rc<ShopWatcher>,
-    link: Option<PacedLink>,
-    /// Peer of the link, or of the last one.
-    game_server: Option<GameServerId>,
-    looks: DeviceRefreshes,
-    toggles: Toggles,
-    unplaced: Vec<UnplacedDevice>,
-    /// When it was last stored that the link was up, and until when.
-    alive_kept: Option<(Moment, Timestamp)>,
-    /// Lines that users say, in their order.
-    echoes: Vec<AwaitedEcho>,
-    /// Version of the latest question for the stored notes.
-    notes_version: u64,
-    /// Version of the latest question for the stored devices.
-    devices_version: u64,
-    /// Set by the first look through a camera.
-    cameras: std::cell::OnceCell<Rc<CameraCapture>>,
-    /// The look whether a camera is still wanted.
-    camera_end: Option<SpawnHandle>,
-    /// The next tick, and when it is planned for.
-    planned: Option<(SpawnHandle, Moment)>,
-    supervisor: Option<SpawnHandle>,
-    wake: Arc<Wake>,
+    shops: ShopWatcher,
+    devices: DeviceWork,
+    cameras: CameraWatch,
+    reads: StoredReads,
+    commands: TeamCommands,
+}
+
+/// The latest reads of stored things, which the next ones end: an answer to an earlier question may come later.
+#[derive(Default)]
+struct StoredReads {
+    devices: Option<SpawnHandle>,
+    notes: Option<SpawnHandle>,
 }
 
 impl GameConnection {
@@ -197,58 +183,39 @@ impl GameConnection {
         hub: Recipient<ConnectionEvent>,
         start: ConnectionStart,
     ) -> Self {
-        let publisher = Rc::new(RefCell::new(Publisher::new(server.clone(), start.epoch)));
-        let live = Rc::new(RefCell::new(LiveState::new(context.clock.now())));
-        let alarms = AlarmDelivery::new(server.clone(), context.clone(), live.clone(), publisher.clone());
-        let shops = ShopWatcher::new(server.clone(), context.clone(), live.clone(), publisher.clone());
         Self {
-            live,
-            cameras: Default::default(),
-            asked_for: start.asked_for,
-            heard: start.heard,
+            feed: LiveFeed::new(server.clone(), start.epoch, context.clock.now()),
+            alarms: AlarmDelivery::new(server.clone(), context.clone()),
+            shops: ShopWatcher::new(server.clone(), context.clone()),
+            held: HeldLink::new(start.heard, start.asked_for),
+            devices: DeviceWork::default(),
+            cameras: CameraWatch::default(),
+            reads: StoredReads::default(),
+            commands: TeamCommands::default(),
             server,
             context,
             hub,
-            publisher,
-            alarms,
-            shops,
-            link: None,
-            game_server: None,
-            looks: DeviceRefreshes::default(),
-            toggles: Toggles::default(),
-            unplaced: Vec::new(),
-            alive_kept: None,
-            echoes: Vec::new(),
-            notes_version: 0,
-            devices_version: 0,
-            camera_end: None,
-            planned: None,
-            supervisor: None,
-            wake: Arc::default(),
         }
     }
 
     /// Starts or stops the link's supervisor, as the link policy wants it.
     fn supervise_or_pause(&mut self, ctx: &mut Context<Self>) {
         let always = self.context.game.link_policy == GameLinkPolicy::Always;
-        let is_watched = self.publisher.borrow().has_subscribers();
-        self.wake.watch(is_watched);
-        self.live.borrow_mut().watch(is_watched, self.context.clock.moment());
-        let wanted = always || is_watched;
-        match (wanted, self.supervisor) {
+        let is_watched = self.feed.publisher.has_subscribers();
+        self.held.wake.watch(is_watched);
+        self.feed.live.watch(is_watched, self.context.clock.moment());
+        match (always || is_watched, self.held.supervisor) {
             (true, None) => {
-                let (context, server, wake) = (self.context.clone(), self.server.clone(), self.wake.clone());
-                if std::mem::take(&mut self.asked_for) {
-                    wake.retry.notify_one();
-                }
+                self.held.begin();
+                let (context, server, wake) = (self.context.clone(), self.server.clone(), self.held.wake.clone());
                 let supervise = link_supervisor::supervise(ctx.address().recipient(), context, server, wake);
-                self.supervisor = Some(ctx.spawn(supervise.into_actor(self)));
+                self.held.supervisor = Some(ctx.spawn(supervise.into_actor(self)));
                 self.disconnected(ConnectionState::Connecting, None, None, ctx);
             }
             (false, supervisor) => {
                 if let Some(supervisor) = supervisor {
                     ctx.cancel_future(supervisor);
-                    self.supervisor = None;
+                    self.held.supervisor = None;
                 }
                 self.disconnected(ConnectionState::Paused, Some(LinkReason::NobodyWatches), None, ctx);
             }
@@ -263,16 +230,25 @@ impl GameConnection {
         next_attempt_at: Option<Timestamp>,
         ctx: &mut Context<Self>,
     ) {
-        self.link = None;
-        self.echoes.clear();
-        self.cameras_link_changed();
+        self.held.drop_link();
+        self.cameras.link_changed();
+        self.commands_link_down();
         self.update(GameUpdate::Disconnected { state, reason, next_attempt_at }, ctx);
         self.keep_alive(true);
     }
 
+    /// Stores once a minute when the link was last up, so that the next process knows since when no one looked.
+    /// `at_once`: there is no later.
+    fn keep_alive(&mut self, at_once: bool) {
+        let now = self.context.clock.moment();
+        if let Some(at) = self.held.alive_to_store(self.feed.live.alive_at(now), now, at_once) {
+            self.context.write_behind.store(Record::LinkAlive(self.server.clone(), at));
+        }
+    }
+
     /// Applies an update and publishes what follows. True if the map must be asked for.
     fn update(&mut self, update: GameUpdate, ctx: &mut Context<Self>) -> bool {
-        let outcome = self.live.borrow_mut().update(update, self.context.clock.moment());
+        let outcome = self.feed.live.update(update, self.context.clock.moment());
         self.publish(outcome, ctx)
     }
 
@@ -289,12 +265,12 @@ impl GameConnection {
             game_notes,
             connection_changed,
             world,
+            speeds,
             map_wanted,
             ask_again,
         } = outcome;
         if connection_changed {
-            let live = self.live.borrow();
-            let head = &live.state().server;
+            let head = &self.feed.live.state().server;
             let status = LinkStatus {
                 state: head.connection,
                 since: head.since,
@@ -304,30 +280,34 @@ impl GameConnection {
             self.hub.do_send(ConnectionEvent::Status { server: self.server.clone(), status });
         }
         for alarm in alarms {
-            ctx.spawn(self.alarms.clone().link_alarm(alarm).into_actor(self));
+            self.deliver_alarm(self.alarms.clone().link_alarm(alarm), ctx);
         }
         for (device, value) in alarm_values {
             self.alarms.note_value(&device, value);
         }
-        let mut publisher = self.publisher.borrow_mut();
-        publisher.advance(changes, self.context.clock.moment());
+        self.commands_see(&changes, ctx);
+        self.feed.publisher.advance(changes, self.context.clock.moment());
         for event in &events {
-            let id = self.context.record(&self.server, self.game_server.as_ref(), event);
-            let event = KnownEvent { id: id.as_deref(), event };
-            publisher.deliver(Lane::Event, &ServerMessage::Event { server_id: &self.server, event });
+            let id = self.context.record(&self.server, self.held.game_server.as_ref(), event);
+            self.feed.deliver_event(id.as_deref(), event);
+            self.commands_note(event, ctx);
         }
-        drop(publisher);
+        self.hear_commands(&chat);
         self.hear_chat(chat);
         if shops_seen {
             self.feed_market(ctx);
         }
-        if let Some(wipe) = events.iter().find(|event| event.kind == EventKind::Wipe) {
-            self.wipe_notes(wipe.ts);
-        }
-        self.store_notes(death_notes, game_notes);
-        self.store_reported(reported);
+        // The notes of before a wipe are of another world.
+        let wipe = events.iter().find(|event| event.kind == EventKind::Wipe);
+        let wiped = wipe.map(|wipe| Record::NotesWiped(self.server.clone(), wipe.ts)).into_iter();
+        let notes = stored_notes::to_store(&self.server, death_notes, game_notes);
+        let facts = wiped.chain(notes).chain(paired_devices::to_store(&self.server, reported));
+        facts.for_each(|fact| self.context.write_behind.store(fact));
         if let Some(world) = world {
             self.store_world(&world, ctx);
+        }
+        if let Some((game_server, speeds)) = self.held.game_server.clone().zip(speeds) {
+            self.context.write_behind.store(Record::DaySpeeds(game_server, speeds));
         }
         if let Some(device) = ask_again {
             self.want_look(device, ctx);
@@ -342,10 +322,11 @@ impl Actor for GameConnection {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        ctx.spawn(self.alarms.clone().load().into_actor(self));
+        self.load_alarms(ctx);
         self.await_alarms(ctx);
         self.load_notes(ctx);
         self.load_devices(ctx);
+        self.load_commands(ctx);
         self.supervise_or_pause(ctx);
     }
 
@@ -354,10 +335,9 @@ impl Actor for GameConnection {
             self.keep_alive(true);
             // First to the hub, so that no one who asks for the server now finds this connection.
             self.hub.do_send(ConnectionEvent::Failed { server: self.server.clone(), connection: ctx.address() });
-            if let Ok(publisher) = self.publisher.try_borrow() {
-                publisher.fail();
-            }
+            self.feed.publisher.fail();
         }
+        self.commands_link_down();
         Running::Stop
     }
 }
@@ -368,23 +348,28 @@ impl Handler<LinkReport> for GameConnection {
     fn handle(&mut self, report: LinkReport, ctx: &mut Self::Context) -> bool {
         match report {
             LinkReport::Up(link, game_server, info) => {
-                self.heard.note(self.context.clock.now());
-                self.link = Some(link);
+                self.held.heard.note(self.context.clock.now());
+                self.held.link = Some(link);
                 self.join_market(&game_server, ctx);
-                self.game_server = Some(game_server);
-                self.cameras_link_changed();
+                self.held.game_server = Some(game_server);
+                self.cameras.link_changed();
                 log::info!(server = self.server.as_str(); "connected to the game server");
                 let wanted = self.update(GameUpdate::Connected(info), ctx);
+                self.commands.connected_since = Some(self.context.clock.moment());
                 self.keep_alive(false);
                 wanted
+            }
+            LinkReport::Resynced => {
+                self.commands_resynced(ctx);
+                false
             }
             LinkReport::Down { state, reason, next_attempt_at } => {
                 self.disconnected(state, Some(reason), Some(next_attempt_at), ctx);
                 false
             }
             LinkReport::Update(mut update) => {
-                self.heard.note(self.context.clock.now());
-                self.take_camera_frame(&mut update);
+                self.held.heard.note(self.context.clock.now());
+                self.cameras.take_frame(&mut update);
                 let wanted = self.update(update, ctx);
                 self.place_devices(ctx);
                 self.keep_alive(false);
@@ -408,7 +393,7 @@ impl Handler<Subscribe> for GameConnection {
     type Result = ();
 
     fn handle(&mut self, Subscribe { subscriber }: Subscribe, ctx: &mut Self::Context) {
-        self.publisher.borrow_mut().subscribe(subscriber);
+        self.feed.publisher.subscribe(subscriber);
         self.supervise_or_pause(ctx);
         self.plan_tick(ctx);
     }
@@ -418,7 +403,7 @@ impl Handler<Unsubscribe> for GameConnection {
     type Result = ();
 
     fn handle(&mut self, Unsubscribe { subscriber }: Unsubscribe, ctx: &mut Self::Context) {
-        self.publisher.borrow_mut().unsubscribe(&subscriber);
+        self.feed.publisher.unsubscribe(&subscriber);
         self.supervise_or_pause(ctx);
     }
 }
@@ -427,8 +412,7 @@ impl Handler<RequestSnapshot> for GameConnection {
     type Result = ();
 
     fn handle(&mut self, RequestSnapshot { subscriber }: RequestSnapshot, ctx: &mut Self::Context) {
-        let now = self.context.clock.moment();
-        let taken = self.publisher.borrow_mut().send_snapshot(&subscriber, self.live.borrow().state(), now);
+        let taken = self.feed.send_snapshot(&subscriber, self.context.clock.moment());
         ctx.spawn(taken.into_actor(self).map(|position, connection, _| {
             if let Some(position) = position {
                 connection.alarms.state_taken(position);
@@ -448,24 +432,9 @@ impl Handler<StateTaken> for GameConnection {
 impl Handler<SetWatchers> for GameConnection {
     type Result = ();
 
-    fn handle(&mut self, SetWatchers(allowed): SetWatchers, _: &mut Self::Context) {
-        self.publisher.borrow_mut().set_watchers(allowed);
-    }
-}
-
-impl Handler<DeliverPushedAlarm> for GameConnection {
-    type Result = ();
-
-    fn handle(&mut self, DeliverPushedAlarm(alarm, heard_at): DeliverPushedAlarm, ctx: &mut Self::Context) {
-        ctx.spawn(self.alarms.clone().pushed_alarm(alarm, heard_at).into_actor(self));
-    }
-}
-
-impl Handler<Drill> for GameConnection {
-    type Result = ResponseActFuture<Self, Option<DrillOutcome>>;
-
-    fn handle(&mut self, _: Drill, _: &mut Self::Context) -> Self::Result {
-        Box::pin(self.alarms.clone().drill().into_actor(self))
+    fn handle(&mut self, SetWatchers(allowed): SetWatchers, ctx: &mut Self::Context) {
+        self.feed.publisher.set_watchers(allowed);
+        self.load_commands(ctx);
     }
 }
 
@@ -473,10 +442,7 @@ impl Handler<RetryLink> for GameConnection {
     type Result = ();
 
     fn handle(&mut self, RetryLink { changed }: RetryLink, _: &mut Self::Context) {
-        let wake = if changed { &self.wake.replaced } else { &self.wake.retry };
-        if changed || self.link.is_none() {
-            wake.notify_one();
-        }
+        self.held.retry(changed);
     }
 }
 

@@ -3,13 +3,9 @@
 
 use std::{collections::BTreeSet, rc::Rc};
 
-use futures_util::future::join_all;
-use tokio::{
-    select,
-    time::{Instant, timeout},
-};
+use tokio::{select, time::timeout_at};
 
-use super::AlarmDelivery;
+use super::{AlarmDelivery, PushedAlarm, RaidNews};
 use crate::{
     db::{
         alarms,
@@ -20,7 +16,7 @@ use crate::{
         incident::Raid,
         raid::{self, LATE, MergedIncident, RaidChange},
     },
-    relay::alarms::ledger::STORED_WITHIN,
+    relay::alarms::heard_at::HeardAt,
 };
 
 /// Pushes of before that are remembered as taken up.
@@ -34,9 +30,9 @@ struct StoredAlarms {
 }
 
 impl AlarmDelivery {
-    /// Takes up what the ledger has: the incidents of the last day, and the pushes that are in none yet. Tries until
+    /// Takes up the incidents of the last day from the ledger, and returns the pushes that are in none yet. Tries until
     /// the database answers.
-    pub async fn load(self: Rc<Self>) {
+    pub async fn load(self: Rc<Self>) -> (RaidNews, Vec<PushedAlarm>) {
         let (server, clock) = (self.server.clone(), self.context.clock.clone());
         let read = move |db: &mut Db| {
             Ok(StoredAlarms {
@@ -51,11 +47,11 @@ impl AlarmDelivery {
         self.known.set(true);
         self.is_known.notify_waiters();
         self.changed.notify_one();
-        let heard_at = Instant::now();
-        let pushes = stored.waiting.into_iter().map(|push| self.clone().pushed_alarm(push.into(), heard_at));
-        let pushes = join_all(pushes.collect::<Vec<_>>());
-        let sent = self.publish(&changes, None).into_iter().map(|sent| self.clone().hear(sent));
-        tokio::join!(join_all(sent.collect::<Vec<_>>()), pushes);
+        for again in changes.iter().filter(|change| change.message.is_some()) {
+            let (server, incident) = (self.server.as_str(), again.incident.as_str());
+            log::info!(server, incident; "raid alarm of before, announced once more");
+        }
+        (RaidNews::of(changes), stored.waiting.into_iter().map(PushedAlarm::from).collect())
     }
 
     /// Takes up these incidents, merges what rang before they were known, and says what has to be shown and sent.
@@ -73,7 +69,7 @@ impl AlarmDelivery {
                 restored.insert(id);
             }
         }
-        let merged = raids.merge();
+        let merged = raids.merge(now);
         for MergedIncident { id, into } in merged {
             let was_heard = !silent.remove(&id) && unheard.remove(&id).is_none();
             if was_heard {
@@ -97,11 +93,11 @@ impl AlarmDelivery {
     }
 
     /// Waits until the ledger has been read, but not for long: then what is known is merged with the alarm afterwards.
-    pub(super) async fn wait_until_known(&self) {
+    pub(super) async fn wait_until_known(&self, heard: HeardAt) {
         if !self.known.get() {
             // The wait ends either way.
             select! {
-                _ = timeout(STORED_WITHIN, self.is_known.notified()) => {}
+                _ = timeout_at(heard.stored_by(), self.is_known.notified()) => {}
                 () = self.context.journal.unsaved_alarms.ending() => {}
             }
         }

@@ -1,10 +1,11 @@
+//! Above 500 lines: the tests of one struct, which share its world.
+
 use actix::prelude::*;
-use chrono::{DateTime, TimeDelta};
+use chrono::TimeDelta;
 use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::join_all};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::time::Instant;
 
 use super::*;
 use crate::{
@@ -20,7 +21,11 @@ use crate::{
     domain::{device::DeviceKind, incident::DevicePlace},
     game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
     net::Network,
-    relay::{shared::fact_sink::FactSink, wire::publication::Publication},
+    relay::{
+        shared::write_behind::WriteBehind,
+        state::live_state::LiveState,
+        wire::{publication::Publication, publisher::Publisher},
+    },
     vault::Vault,
 };
 
@@ -73,7 +78,8 @@ struct World {
     context: Arc<RelayContext>,
 }
 
-/// One start of the service.
+/// One start of the service, with the state and the subscribers as the game connection has them.
+#[derive(Clone)]
 struct Life {
     alarms: Rc<AlarmDelivery>,
     live: Rc<RefCell<LiveState>>,
@@ -97,18 +103,19 @@ impl World {
     /// On what is in this directory.
     fn open(directory: TempDir, seed: u64) -> Self {
         let pool = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
-        journal::replay(directory.path(), &pool).unwrap();
+        journal::replay(directory.path(), &pool, &Default::default()).unwrap();
         let random = Random::seeded(seed);
         let context = RelayContext {
             markets: Default::default(),
-            facts: FactSink::start(pool.clone(), random.clone()),
-            clock: Clock::adjustable(DateTime::from_timestamp(1_800_000_000, 0).unwrap()),
+            write_behind: WriteBehind::start(pool.clone(), random.clone()),
+            clock: Clock::adjustable(Timestamp::from_timestamp(1_800_000_000, 0).unwrap()),
             vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
             random,
             pool,
             journal: Journal::open(directory.path()).unwrap(),
             game: Game { link_policy: GameLinkPolicy::Always, proxy_url: None, allow_private_servers: true },
             network: Network::system(),
+            teams: Default::default(),
             budgets: Budgets::default(),
             outbound: Arc::new(Outbound::new(Clock::system(), true)),
             connect_pacer: Default::default(),
@@ -121,7 +128,7 @@ impl World {
     /// A start of the service, with a client on this number of sockets.
     async fn start(&self, sockets: usize) -> Life {
         let life = self.start_unread(sockets);
-        life.alarms.clone().load().await;
+        life.load().await;
         life
     }
 
@@ -133,8 +140,7 @@ impl World {
         if sockets > 0 {
             publisher.borrow_mut().subscribe(Client { sockets, got: got.clone() }.start().recipient());
         }
-        let alarms = AlarmDelivery::new("one".into(), self.context.clone(), live.clone(), publisher.clone());
-        Life { alarms, live, publisher, got }
+        Life { alarms: AlarmDelivery::new("one".into(), self.context.clone()), live, publisher, got }
     }
 
     fn later(&self, seconds: i64) {
@@ -194,8 +200,39 @@ impl World {
 }
 
 impl Life {
+    fn publish(&self, news: RaidNews) -> FollowedNews {
+        let now = self.alarms.context.clock.moment();
+        self.alarms.publish(news, &mut self.live.borrow_mut(), &mut self.publisher.borrow_mut(), now)
+    }
+
+    async fn load(&self) {
+        let (news, pushes) = self.alarms.clone().load().await;
+        let sent = self.publish(news);
+        tokio::join!(sent.all, join_all(pushes.into_iter().map(|push| self.pushed_alarm(push))));
+    }
+
     async fn link_alarm(&self) {
         self.alarm_of("7").await;
+    }
+
+    async fn pushed_alarm(&self, push: PushedAlarm) {
+        let Some(taken_up) = self.alarms.clone().take_up(push, HeardAt::now()).await else { return };
+        let named = self.live.borrow().alarms_named(taken_up.title());
+        let news = self.alarms.clone().pushed_alarm(taken_up, named).await;
+        self.publish(news).all.await;
+    }
+
+    async fn drill(self) -> Option<DrillOutcome> {
+        let (drill, news) = self.alarms.clone().drill().await;
+        drill.outcome(self.publish(news)).await
+    }
+
+    async fn tick(&self) {
+        self.publish(self.alarms.tick()).all.await;
+    }
+
+    fn acknowledged(&self, incident: &str, user: &str, at: Timestamp) {
+        let _ = self.publish(self.alarms.acknowledged(incident, &user.into(), at));
     }
 
     async fn alarm_of(&self, device: &str) {
@@ -205,7 +242,8 @@ impl Life {
             place: DevicePlace::default(),
             unseen_since: None,
         };
-        self.alarms.clone().link_alarm(alarm).await;
+        let news = self.alarms.clone().link_alarm(alarm).await;
+        self.publish(news).all.await;
     }
 
     /// Incident, count and whether it is an update, of each message.
@@ -233,7 +271,7 @@ async fn both_paths_of_one_alarm_are_one_incident() {
     let world = World::new();
     let life = world.start(3).await;
     let push = world.receive("push", "Front door");
-    tokio::join!(life.link_alarm(), life.alarms.clone().pushed_alarm(push, Instant::now()));
+    tokio::join!(life.link_alarm(), life.pushed_alarm(push));
     assert!(matches!(&life.seen()[..], [(_, 1, false)]), "announced once: {:?}", life.seen());
     assert_eq!(world.ledger(&life).await, [row("delivered", 1, 3)]);
     assert_eq!(world.alarms(), [("opened", 1), ("merged", 1)]);
@@ -243,13 +281,13 @@ async fn both_paths_of_one_alarm_are_one_incident() {
 }
 
 #[actix::test]
-async fn an_alarm_that_nobody_takes_is_unheard_until_a_snapshot_with_it_is_taken() {
+async fn an_alarm_that_no_socket_takes_is_unheard_until_a_snapshot_with_it_is_taken() {
     let world = World::new();
     let life = world.start(0).await;
     let before = life.publisher.borrow().position();
     life.link_alarm().await;
     assert_eq!(world.ledger(&life).await, [row("unheard", 1, 0)]);
-    assert_eq!(life.raids().as_object().unwrap().len(), 1, "whoever comes is shown it");
+    assert_eq!(life.raids().as_object().unwrap().len(), 1, "a client that comes later is shown it");
     life.alarms.state_taken(before);
     assert_eq!(world.ledger(&life).await, [row("unheard", 1, 0)], "it was not in that snapshot");
     life.alarms.state_taken(life.publisher.borrow().position());
@@ -261,7 +299,7 @@ async fn a_drill_goes_the_whole_way_and_reports_its_sockets() {
     let world = World::new();
     let life = world.start(2).await;
     life.link_alarm().await;
-    let outcome = life.alarms.clone().drill().await.expect("the ledger can be written");
+    let outcome = life.clone().drill().await.expect("the ledger can be written");
     assert_eq!(outcome.sockets, 2);
     assert_eq!(life.seen()[1], (outcome.incident.clone(), 1, false), "not merged into the raid");
     assert_eq!(life.got.borrow()[1]["drill"], true);
@@ -273,7 +311,7 @@ async fn a_socket_that_does_not_read_holds_up_neither_the_ledger_nor_the_answer_
     let world = World::new();
     let life = world.start(0).await;
     life.publisher.borrow_mut().subscribe(HalfStuck.start().recipient());
-    let drill = actix::spawn(life.alarms.clone().drill());
+    let drill = actix::spawn(life.clone().drill());
     while world.ledger(&life).await != [row("delivered", 1, 1)] {
         tokio::task::yield_now().await;
     }
@@ -289,9 +327,10 @@ async fn a_ledger_that_cannot_be_written_does_not_hold_an_alarm_up() {
     // Without its paired server no row can be written.
     let gone = world.context.pool.write_blocking(|db| paired_servers::delete(db, &"alice".into(), &"one".into()));
     assert!(gone.unwrap());
+    world.context.journal.forget(&"one".into());
     life.link_alarm().await;
     assert_eq!(life.seen().len(), 1);
-    assert_eq!(life.alarms.clone().drill().await, None);
+    assert_eq!(life.clone().drill().await, None);
 }
 
 #[actix::test]
@@ -302,19 +341,19 @@ async fn repeats_are_sent_every_ten_seconds_and_stored_every_second() {
         life.link_alarm().await;
         world.later(1);
     }
-    assert!(life.alarms.tick().is_none());
+    assert!(life.tick().now_or_never().is_some(), "nothing to send");
     assert!(life.alarms.clone().due().now_or_never().is_none(), "nothing is due");
     assert_eq!(life.seen().len(), 1, "repeats wait");
     assert_eq!(world.ledger(&life).await, [row("delivered", 8, 1)], "but a kill would not lose them");
     tokio::join!(life.alarms.clone().due(), async { world.later(2) });
-    life.alarms.tick().expect("an update is due").await;
+    life.tick().await;
     let incident = life.seen()[0].0.clone();
     assert_eq!(life.seen(), [(incident.clone(), 1, false), (incident.clone(), 8, true)]);
     assert_eq!(world.ledger(&life).await, [row("delivered", 8, 1)]);
     assert_eq!(world.alarms(), [("opened", 1)], "no row for a repeat");
     assert_eq!(life.raids()[&incident]["count"], 8);
     tokio::join!(life.alarms.clone().due(), async { world.later(100) });
-    life.alarms.tick().expect("it has ended").await;
+    life.tick().await;
     assert!(life.raids()[&incident]["endedAt"].is_string());
 }
 
@@ -324,7 +363,7 @@ async fn a_repeat_that_was_pushed_is_counted_at_once() {
     let life = world.start(1).await;
     for id in ["1", "2", "3"] {
         let alarm = world.receive(id, "Front door");
-        life.alarms.clone().pushed_alarm(alarm, Instant::now()).await;
+        life.pushed_alarm(alarm).await;
         world.later(1);
     }
     assert_eq!(world.ledger(&life).await, [row("delivered", 3, 1)]);
@@ -337,7 +376,7 @@ async fn an_acknowledged_incident_counts_on_and_does_not_ring_that_user() {
     let life = world.start(1).await;
     life.link_alarm().await;
     let (incident, at) = (life.seen()[0].0.clone(), world.context.clock.now());
-    life.alarms.acknowledged(&incident, &"alice".into(), at);
+    life.acknowledged(&incident, "alice", at);
     assert!(life.raids()[&incident]["acks"]["alice"].is_string());
     world.later(20);
     life.link_alarm().await;
@@ -356,13 +395,15 @@ async fn after_a_crash_incidents_are_shown_again_and_none_is_announced_twice() {
     world.later(30);
 
     let life = world.start(2).await;
-    let [(incident, 1, true)] = &life.seen()[..] else { panic!("told once more, as an update: {:?}", life.seen()) };
+    let [(incident, 1, true)] = &life.seen()[..] else {
+        panic!("announced once more, as an update: {:?}", life.seen())
+    };
     assert_eq!(life.raids()[incident]["alarmId"], "7");
     assert_eq!(world.ledger(&life).await, [row("delivered", 1, 2)]);
     // Its next trigger is a repeat, and the one after it has ended is an incident of its own.
     life.link_alarm().await;
     world.later(20);
-    life.alarms.tick().expect("an update is due").await;
+    life.tick().await;
     assert_eq!(life.seen()[1..], [(incident.clone(), 2, true)]);
     assert_eq!(world.ledger(&life).await, [row("delivered", 2, 2)]);
 
@@ -372,7 +413,7 @@ async fn after_a_crash_incidents_are_shown_again_and_none_is_announced_twice() {
 }
 
 #[actix::test]
-async fn an_unheard_incident_of_long_ago_is_told_as_late_and_after_a_day_no_more() {
+async fn an_unheard_incident_of_long_ago_is_announced_as_late_and_after_a_day_no_longer() {
     let world = World::new();
     world.start(0).await.link_alarm().await;
     world.later(8 * 3_600);
@@ -411,9 +452,9 @@ async fn what_rang_before_the_ledger_could_be_read_belongs_to_the_known_incident
     assert!(rung != known && life.raids()[&rung]["count"] == 1, "nothing is known yet");
     life.alarms.ledger.idle().await;
     acknowledge(&rung, "bob");
-    life.alarms.acknowledged(&rung, &"bob".into(), world.context.clock.now());
+    life.acknowledged(&rung, "bob", world.context.clock.now());
 
-    life.alarms.clone().load().await;
+    life.load().await;
     let raids = life.raids();
     assert_eq!(raids.as_object().unwrap().keys().collect::<Vec<_>>(), [&known]);
     assert_eq!((&raids[&known]["count"], &raids[&known]["endedAt"]), (&2.into(), &Value::Null));
@@ -445,7 +486,7 @@ async fn a_burst_in_a_frozen_database_and_a_kill_lose_no_alarm_and_double_none()
     let lock = world.freeze();
     let devices: Vec<String> = (0..ALARMS).map(|number| number.to_string()).collect();
     join_all(devices.iter().map(|device| life.alarm_of(device))).await;
-    assert_eq!(life.seen().len(), ALARMS, "told all the same");
+    assert_eq!(life.seen().len(), ALARMS, "announced all the same");
 
     let next = world.after_a_kill();
     drop(lock);
@@ -465,8 +506,8 @@ async fn a_push_that_a_crash_left_behind_is_delivered_once() {
     let world = World::new();
     let push = world.receive("push", "Front door");
     let life = world.start_unread(1);
-    tokio::join!(life.alarms.clone().pushed_alarm(push.clone(), Instant::now()), life.alarms.clone().load());
-    life.alarms.clone().pushed_alarm(push, Instant::now()).await;
+    tokio::join!(life.pushed_alarm(push.clone()), life.load());
+    life.pushed_alarm(push).await;
     assert_eq!(life.seen().len(), 1, "announced once: {:?}", life.seen());
     assert_eq!(world.ledger(&life).await, [row("delivered", 1, 1)]);
     assert_eq!(world.alarms(), [("opened", 1)]);
@@ -494,6 +535,6 @@ async fn that_an_alarm_is_on_is_stored_with_it_and_that_it_is_off_at_once() {
     life.alarms.note_value("7", Some(true));
     assert_eq!(stored(&life).await, Some(false), "it may flutter");
     world.later(10);
-    life.alarms.tick();
+    life.tick().await;
     assert_eq!(stored(&life).await, Some(true));
 }

@@ -1,9 +1,11 @@
 use std::{
     cell::Cell,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
 };
 
 use futures_util::FutureExt as _;
@@ -92,10 +94,32 @@ async fn an_alarm_that_has_waited_already_is_not_held_up_again() {
     DISK.set(Disk::Frozen);
     tokio::time::pause();
     let began = Instant::now();
-    assert_eq!(world.ledger.write_alarm(incident_write("a", 1), began - STORED_WITHIN).await, Kept::Journal);
+    assert_eq!(world.ledger.write_alarm(incident_write("a", 1), HeardAt(began - STORED_WITHIN)).await, Kept::Journal);
     assert!(began.elapsed() < STORED_WITHIN);
     DISK.set(Disk::Works);
     world.ledger.idle().await;
+}
+
+#[actix::test]
+async fn the_journal_has_alarms_in_their_order_whichever_has_waited_longer() {
+    let world = World::new();
+    DISK.set(Disk::Frozen);
+    tokio::time::pause();
+    let now = Instant::now();
+    let first = world.ledger.write_alarm(incident_write("first", 1), HeardAt(now));
+    // A push that has waited elsewhere: its time is over before that of the alarm that opened its incident.
+    let second = world.ledger.write_alarm(incident_write("second", 1), HeardAt(now - STORED_WITHIN));
+    let (mut first, second) = (pin!(first), pin!(second));
+    assert_eq!(futures_util::poll!(first.as_mut()), Poll::Pending);
+    assert_eq!(second.await, Kept::Journal);
+    let text = std::fs::read_to_string(world.directory.path().join(JOURNAL)).unwrap();
+    let place = |incident: &str| text.find(&format!("{incident:?}"));
+    assert!(place("first").is_some() && place("first") < place("second"), "{text}");
+    assert_eq!(first.await, Kept::Journal);
+    assert_eq!(world.journal(), text.len() as u64, "each is written once");
+    DISK.set(Disk::Works);
+    world.ledger.idle().await;
+    assert_eq!((world.stored().len(), world.journal()), (2, 0));
 }
 
 #[actix::test]
@@ -108,7 +132,7 @@ async fn a_frozen_database_is_waited_for_half_a_second_once_and_the_journal_keep
     tokio::time::pause();
     let began = Instant::now();
     assert_eq!(world.ledger.write(incident_write("b", 1)).await, Kept::Journal);
-    assert!(began.elapsed() < STORED_WITHIN, "nobody waits in vain twice");
+    assert!(began.elapsed() < STORED_WITHIN, "the second alarm waits no longer in vain");
     assert!(world.journal() > 0);
     assert_eq!(world.stored().len(), 0);
 
@@ -119,7 +143,7 @@ async fn a_frozen_database_is_waited_for_half_a_second_once_and_the_journal_keep
     world.ledger.idle().await;
     assert_eq!(world.stored().len(), 2, "written as soon as it answers");
     assert_eq!(world.journal(), 0);
-    journal::replay(copy.path(), &world.pool).unwrap();
+    journal::replay(copy.path(), &world.pool, &Default::default()).unwrap();
     assert_eq!(world.stored().len(), 2, "stored twice is stored once");
     assert_eq!(world.ledger.write(incident_write("c", 1)).await, Kept::Database);
 }
@@ -178,13 +202,34 @@ async fn what_comes_while_the_process_ends_is_journalled_once() {
 #[actix::test]
 async fn the_ledger_of_a_deleted_server_keeps_nothing() {
     let world = World::new();
-    let ledger = Ledger::new("gone".into(), world.pool.clone(), world.ledger.0.journal.clone());
-    assert_eq!(ledger.write(incident_write("a", 1)).await, Kept::Nowhere);
+    let journal = &world.ledger.0.journal;
+    let ledger = Ledger::new("gone".into(), world.pool.clone(), journal.clone());
+    // Its row is gone before the relay hears of the deletion.
+    assert_eq!(ledger.write(incident_write("a", 1)).await, Kept::Journal);
+    journal.forget(&"gone".into());
+    ledger.idle().await;
+    assert_eq!(ledger.write(incident_write("b", 1)).await, Kept::Nowhere);
     assert_eq!(world.journal(), 0);
+    assert!(journal.unsaved_alarms.keep_all(Duration::ZERO, Duration::ZERO).await);
 }
 
 #[actix::test]
-async fn what_nobody_waits_for_any_more_is_kept_before_the_process_ends() {
+async fn alarms_of_a_server_that_the_database_does_not_know_are_kept_until_it_does() {
+    let world = World::new();
+    let ledger = Ledger::new("two".into(), world.pool.clone(), world.ledger.0.journal.clone());
+    assert_eq!(ledger.write(incident_write("a", 1)).await, Kept::Journal);
+    assert_eq!(ledger.write(incident_write("b", 1)).await, Kept::Journal);
+    assert!(world.journal() > 0);
+    testing::user(&world.pool, "bob");
+    testing::server(&world.pool, "bob", "two");
+    ledger.idle().await;
+    let stored = world.pool.read_blocking(|db| incidents::list(db, &"two".into(), None, 100)).unwrap();
+    assert_eq!((stored.len(), world.journal()), (2, 0));
+    assert_eq!(ledger.write(incident_write("c", 1)).await, Kept::Database);
+}
+
+#[actix::test]
+async fn an_alarm_whose_caller_has_given_up_is_kept_before_the_process_ends() {
     let world = World::new();
     let unsaved_alarms = world.ledger.0.journal.unsaved_alarms.clone();
     DISK.set(Disk::Frozen);
@@ -198,7 +243,7 @@ async fn what_nobody_waits_for_any_more_is_kept_before_the_process_ends() {
 
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
-    journal::replay(copy.path(), &world.pool).unwrap();
+    journal::replay(copy.path(), &world.pool, &Default::default()).unwrap();
     assert_eq!(world.stored().len(), 3);
     DISK.set(Disk::Works);
     world.ledger.idle().await;
@@ -219,7 +264,7 @@ async fn a_kill_in_a_frozen_database_loses_the_repeats_of_one_second_at_most() {
     assert!(world.journal() < 20 * first, "by time, not by edge");
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
-    journal::replay(copy.path(), &world.pool).unwrap();
+    journal::replay(copy.path(), &world.pool, &Default::default()).unwrap();
     let count = world.stored()[0].incident.count;
     assert!((90..=100).contains(&count), "{count}");
     DISK.set(Disk::Works);
@@ -265,7 +310,7 @@ async fn repeats_that_wait_are_kept_before_the_process_ends() {
     assert!(unsaved_alarms.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
-    journal::replay(copy.path(), &world.pool).unwrap();
+    journal::replay(copy.path(), &world.pool, &Default::default()).unwrap();
     assert_eq!(world.stored()[0].incident.count, 2);
     DISK.set(Disk::Works);
     world.ledger.idle().await;

@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_but_chat_is_dropped_each_lane_keeps_its_order_and_what_is_told_is_exact(
+    fn nothing_but_chat_is_dropped_each_lane_keeps_its_order_and_the_reported_number_is_exact(
         traffic in proptest::collection::vec(
             (
                 prop_oneof![3 => 0..50_u64, 3 => 0..1_000_u64, 1 => 0..12_000_u64],
@@ -259,7 +259,7 @@ fn many_raids_at_once_are_known_soon_by_the_patches_ahead_of_their_messages_and_
                 socket.step_in(Section::Raids);
             }
             socket.run();
-            let shown = socket.queue.views[0].has.position().map_or(0, |position| position.seq as usize);
+            let shown = socket.queue.views[0].position.position().map_or(0, |position| position.seq as usize);
             for alarm in known_after.len()..shown.max(socket.numbers(Lane::Raid).len()) {
                 known_after.push(socket.now - alarm as Millis * EVERY);
             }
@@ -283,7 +283,7 @@ fn a_patch_ahead_of_raids_is_for_those_alone_who_want_raids_and_counts_as_their_
         feed.log.borrow_mut().restart(Position { epoch: 64, seq: 0 }, snapshot(), Steps::default());
         let mut queue = SendQueue::default();
         queue.watch(&feed, Some(feed.log.borrow().head(Sections::ALL)), Sections::from(sections.to_owned()));
-        queue.views[0].has = Has::Sent(feed.log.borrow().head(queue.views[0].sections));
+        queue.views[0].position = ClientPosition::Sent(feed.log.borrow().head(queue.views[0].sections));
         for _ in 0..100 {
             queue.push(Lane::Raid, line(&feed, "raid"), 0).expect("there is room");
         }
@@ -301,7 +301,7 @@ fn a_patch_ahead_of_raids_is_for_those_alone_who_want_raids_and_counts_as_their_
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(patch_of("server team mapMarkers devices mapNotes raids"), Some(true));
+    assert_eq!(patch_of("server team mapMarkers devices mapNotes raids timers"), Some(true));
     assert_eq!(patch_of("team server"), None);
 }
 
@@ -321,7 +321,7 @@ fn the_thousand_and_first_waiting_message_is_one_too_many_and_chat_does_not_coun
 }
 
 #[test]
-fn dropped_lines_are_told_once_for_each_server_before_the_lines_that_were_said_later() {
+fn dropped_lines_are_reported_once_for_each_server_before_later_lines() {
     let (one, two) = (feed("one"), feed("two"));
     let mut queue = SendQueue::default();
     for n in 0..30 {
@@ -331,7 +331,7 @@ fn dropped_lines_are_told_once_for_each_server_before_the_lines_that_were_said_l
     for n in 0..21 {
         queue.push(Lane::Chat, line(&two, &format!("two {n}")), 5).expect("chat is never too much");
     }
-    assert!(matches!(queue.next(5), Next::At(at) if at == SPAN), "when the first of them is told");
+    assert!(matches!(queue.next(5), Next::At(at) if at == SPAN), "when the first of them is sent");
     assert_eq!(drain(&mut queue, SPAN), [r#"10 of "one""#]);
     let later = drain(&mut queue, SPAN + 5);
     assert_eq!(later[0], r#"1 of "two""#);
@@ -352,7 +352,7 @@ fn what_waits_from_a_server_is_not_sent_after_its_watch_has_ended() {
     queue.push(Lane::Reply, text("pong"), 0).expect("there is room");
     queue.unwatch(&one.server, 0);
     assert_eq!(drain(&mut queue, 0), ["other", "other", "pong"]);
-    assert!(matches!(queue.next(SPAN), Next::Idle), "nor is told what was dropped");
+    assert!(matches!(queue.next(SPAN), Next::Idle), "nor is it reported as dropped");
 }
 
 #[test]
@@ -400,9 +400,9 @@ fn a_feed_lists_a_socket_once_however_often_it_is_served_and_again_for_the_next_
     let (feed, mut queue) = (feed("one"), SendQueue::new(3, Arc::default()));
     queue.watch(&feed, None, Sections::ALL);
     (0..3).for_each(|now| drop(queue.next(now)));
-    assert_eq!(feed.without.take(), [3]);
+    assert_eq!(feed.awaiting_snapshot.take(), [3]);
     assert!(matches!(queue.next(3), Next::Idle));
-    assert_eq!(feed.without.take(), [3], "it still waits");
+    assert_eq!(feed.awaiting_snapshot.take(), [3], "it still waits");
     feed.log.borrow_mut().restart(
         Position { epoch: 7, seq: 0 },
         Bytes::from_static(b"snapshot").into(),
@@ -410,8 +410,8 @@ fn a_feed_lists_a_socket_once_however_often_it_is_served_and_again_for_the_next_
     );
     assert!(matches!(queue.next(4), Next::Send(_)));
     (5..9).for_each(|now| drop(queue.next(now)));
-    assert_eq!((feed.up_to_date.take(), feed.without.take()), (vec![3], vec![]));
+    assert_eq!((feed.idle.take(), feed.awaiting_snapshot.take()), (vec![3], vec![]));
     queue.next(9);
     queue.unwatch(&feed.server, 9);
-    assert!(feed.up_to_date.take().is_empty());
+    assert!(feed.idle.take().is_empty());
 }

@@ -89,6 +89,7 @@ impl World {
                     value: *value,
                     reachable: Reachable::Ok,
                     storage: None,
+                    turns_back: None,
                 };
                 let id = Arc::from(format!("dev~/{id}"));
                 self.state.devices.put(Section::Devices, id, Some(device), &mut changes);

@@ -1,0 +1,122 @@
+//! Messages and changes of incidents on their way to the sockets, and the record of those that take them.
+
+use std::{rc::Rc, sync::Arc};
+
+use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
+use tokio::{
+    select,
+    time::{Duration, Instant, timeout},
+};
+
+use super::{
+    AlarmDelivery,
+    incident_line::IncidentLine,
+    raid_news::{FollowedNews, RaidNews, SentAlarm},
+};
+use crate::{
+    db::incidents::{HeardBy, LedgerWrite},
+    domain::{ids::UserId, raid::RaidChange, time::Moment},
+    relay::{alarms::heard_at::HeardAt, state::live_state::LiveState, wire::publisher::Publisher},
+};
+
+/// The line of the log about an incident waits this long for more sockets after the first.
+const SETTLED_WITHIN: Duration = Duration::from_secs(1);
+
+impl AlarmDelivery {
+    /// Sends the messages and shows the changes.
+    pub fn publish(
+        self: &Rc<Self>,
+        news: RaidNews,
+        live: &mut LiveState,
+        publisher: &mut Publisher,
+        now: Moment,
+    ) -> FollowedNews {
+        let RaidNews { changes, heard, opened, undelivered } = news;
+        let send = |RaidChange { incident, message }: &RaidChange| {
+            let raid = message.as_ref()?;
+            log::debug!(server = self.server.as_str(), incident = incident.as_str(), count = raid.count;
+                "a message of a raid is sent");
+            let acknowledged: Vec<UserId> =
+                self.raids.borrow().get(incident).into_iter().flat_map(|known| known.acks.keys().cloned()).collect();
+            let (taken, all) = publisher.deliver_alarm(raid, &acknowledged, heard.map(HeardAt::at));
+            Some(SentAlarm { incident: incident.clone(), at: Instant::now(), taken, all: all.boxed() })
+        };
+        let sent: Vec<SentAlarm> = changes.iter().filter_map(send).collect();
+        self.show(&changes, live, publisher, now);
+        let (opened, mut line) = opened.unzip();
+        let mut taken = Arc::default();
+        let mut hearing = Vec::new();
+        for sent in sent {
+            if opened.as_ref() == Some(&sent.incident) {
+                taken = sent.taken.clone();
+                hearing.push(self.clone().hear(sent, line.take()).boxed_local());
+            } else {
+                hearing.push(self.follow(sent));
+            }
+        }
+        // The alarm's own message is the last.
+        let all = join_all(hearing).map(|sockets| {
+            drop(undelivered);
+            sockets.last().copied().unwrap_or_default()
+        });
+        FollowedNews { taken, all: all.boxed_local() }
+    }
+
+    /// Shows these incidents as they are now, in one step of the state.
+    fn show(&self, changes: &[RaidChange], live: &mut LiveState, publisher: &mut Publisher, now: Moment) {
+        let raids = self.raids.borrow();
+        let mut edits = Vec::new();
+        for RaidChange { incident, .. } in changes {
+            live.show_raid(incident, raids.get(incident), &mut edits);
+        }
+        publisher.advance(edits, now);
+        let mut unheard = self.unheard.borrow_mut();
+        for RaidChange { incident, .. } in changes {
+            if raids.get(incident).is_none() {
+                unheard.remove(incident);
+            } else if let Some(since) = unheard.get_mut(incident) {
+                since.get_or_insert(publisher.position());
+            }
+        }
+    }
+
+    /// Waits for the sockets that take this message of an incident; records them if it reached no one before.
+    fn follow(self: &Rc<Self>, sent: SentAlarm) -> LocalBoxFuture<'static, usize> {
+        match self.unheard.borrow().contains_key(&sent.incident) {
+            true => self.clone().hear(sent, None).boxed_local(),
+            false => sent.all.boxed_local(),
+        }
+    }
+
+    /// Waits for the sockets that take this message. The ledger knows of the first at once: another may not read.
+    async fn hear(self: Rc<Self>, sent: SentAlarm, line: Option<IncidentLine>) -> usize {
+        let SentAlarm { incident, at, taken, all } = sent;
+        let all = all.shared();
+        let first = select! {
+            biased;
+            sockets = all.clone() => sockets,
+            () = taken.first() => taken.sockets(),
+        };
+        self.heard(&incident, first);
+        if let Some(line) = line {
+            let sockets = timeout(SETTLED_WITHIN, all.clone()).await.unwrap_or_else(|_| taken.sockets());
+            let paths = self.raids.borrow().get(&incident).map(|known| known.paths.clone()).unwrap_or_default();
+            line.write(&self.server, &incident, &paths, at, taken.first_at(), sockets);
+        }
+        let sockets = all.await;
+        if sockets > first {
+            self.heard(&incident, sockets);
+        }
+        sockets
+    }
+
+    /// This number of sockets took the message of the incident.
+    fn heard(&self, incident: &str, sockets: usize) {
+        if sockets > 0 {
+            self.unheard.borrow_mut().remove(incident);
+            let heard = HeardBy { sockets, at: self.context.clock.now() };
+            let heard = [(incident.to_owned(), heard)].into();
+            self.ledger.write_later(LedgerWrite { heard, ..Default::default() });
+        }
+    }
+}

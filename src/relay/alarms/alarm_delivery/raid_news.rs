@@ -1,0 +1,59 @@
+//! News of incidents, on their way from the ledger to the state and the sockets.
+
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, LocalBoxFuture};
+use tokio::time::Instant;
+
+use super::incident_line::IncidentLine;
+use crate::{
+    db::unsaved_alarms::UnsavedGuard,
+    domain::{incident::Raid, raid::RaidChange},
+    relay::{alarms::heard_at::HeardAt, wire::receipt::DeliveryCount},
+};
+
+/// Changes of incidents to show, as they are when they are published, and the messages to send among them.
+#[must_use = "nothing is shown or sent before AlarmDelivery::publish"]
+#[derive(Default)]
+pub struct RaidNews {
+    pub(super) changes: Vec<RaidChange>,
+    /// When the alarm was heard, if it was just now.
+    pub(super) heard: Option<HeardAt>,
+    /// The incident that this alarm opened, and its line in the log.
+    pub(super) opened: Option<(String, IncidentLine)>,
+    /// Held until the sockets have taken it.
+    pub(super) undelivered: Option<UnsavedGuard>,
+}
+
+impl RaidNews {
+    /// Changes without an alarm that was heard just now.
+    pub(super) fn of(changes: Vec<RaidChange>) -> Self {
+        Self { changes, ..Self::default() }
+    }
+
+    /// The alarms that were heard just now and opened an incident, drills too.
+    pub fn opened(&self) -> impl Iterator<Item = &Raid> {
+        let messages = self.changes.iter().filter_map(|change| change.message.as_ref());
+        messages.filter(|raid| self.heard.is_some() && !raid.update && !raid.late)
+    }
+}
+
+/// A message on its way.
+pub(super) struct SentAlarm {
+    pub(super) incident: String,
+    /// When it was given to the sockets.
+    pub(super) at: Instant,
+    /// The sockets that took it so far.
+    pub(super) taken: Arc<DeliveryCount>,
+    /// The number of sockets that took it, once all have or are gone.
+    pub(super) all: BoxFuture<'static, usize>,
+}
+
+/// News of which is recorded who takes them.
+pub struct FollowedNews {
+    /// The sockets that took the message of the incident that was opened, so far.
+    pub(super) taken: Arc<DeliveryCount>,
+    /// The number of sockets that took the last message, once all have or are gone. It must be polled: it records the
+    /// delivery.
+    pub all: LocalBoxFuture<'static, usize>,
+}
