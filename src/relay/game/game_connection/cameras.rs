@@ -6,38 +6,22 @@ use super::GameConnection;
 use crate::{
     domain::device::Reachable,
     relay::{
-        game::camera_capture::{CameraCapture, CameraError, CameraLook, CaptureFrame, LINGER},
+        game::camera_capture::{CameraError, CameraLook, CaptureFrame, LINGER},
         state::live_state::GameUpdate,
     },
 };
 
 impl GameConnection {
-    /// Takes the camera's frame out of an update, if there is one.
-    pub(super) fn take_camera_frame(&self, update: &mut GameUpdate) {
-        if let GameUpdate::Broadcast(_, broadcast) = update
-            && let Some(rays) = broadcast.camera_rays.take()
-            && let Some(cameras) = self.cameras.get()
-        {
-            cameras.hear(&rays);
-        }
-    }
-
-    /// There is another link, or none.
-    pub(super) fn cameras_link_changed(&self) {
-        if let Some(cameras) = self.cameras.get() {
-            cameras.link_changed();
-        }
-    }
-
-    /// Looks later whether anybody still wants the camera.
+    /// Looks later whether the camera is still wanted.
     fn plan_camera_end(&mut self, ctx: &mut Context<Self>) {
         let end = ctx.run_later(LINGER, |connection, ctx| {
-            let end = connection.cameras.get().and_then(|cameras| cameras.end_unused(connection.link.as_ref()));
+            let link = connection.held.link.as_ref();
+            let end = connection.cameras.capture.as_ref().and_then(|capture| capture.end_unused(link));
             if let Some(end) = end {
                 ctx.spawn(end.into_actor(connection));
             }
         });
-        if let Some(planned) = self.camera_end.replace(end) {
+        if let Some(planned) = self.cameras.end.replace(end) {
             ctx.cancel_future(planned);
         }
     }
@@ -47,8 +31,7 @@ impl Handler<CaptureFrame> for GameConnection {
     type Result = ResponseActFuture<Self, CameraLook>;
 
     fn handle(&mut self, CaptureFrame { camera }: CaptureFrame, _: &mut Self::Context) -> Self::Result {
-        let cameras = self.cameras.get_or_init(|| CameraCapture::new(self.context.clock.clone()));
-        let look = cameras.look(camera.clone(), self.link.clone());
+        let look = self.cameras.look(&self.context.clock, camera.clone(), self.held.link.clone());
         Box::pin(look.into_actor(self).map(move |looked, connection, ctx| {
             connection.plan_camera_end(ctx);
             let reachable = match &looked {

@@ -5,23 +5,19 @@ use std::{future::ready, sync::Arc};
 use actix::prelude::*;
 use tokio::time::{Instant, timeout_at};
 
-use super::{GameConnection, ReloadDevices};
+use super::GameConnection;
 use crate::{
     db::{
         engine::{pool::Db, start::read_until_answered},
         smart_devices::{self, SmartDevice},
     },
-    domain::{
-        detect::device::ReportedFacts,
-        device::{Device, DeviceKind, Reachable},
-    },
+    domain::device::{Device, DeviceKind, Reachable},
     game::{link::Answered, paced_link::PacedLink},
     relay::{
         game::{
-            commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle, ReadDevices, Wish},
+            commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle, DevicesChanged, ReadDevices, Wish},
             toggles::{Added, ToggleResult},
         },
-        shared::fact_sink::Fact,
         state::live_state::{GameUpdate, PairedDevice},
     },
 };
@@ -37,15 +33,16 @@ impl Handler<ReadDevices> for GameConnection {
     type Result = MessageResult<ReadDevices>;
 
     fn handle(&mut self, _: ReadDevices, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.live.borrow().devices())
+        MessageResult(self.feed.live.devices())
     }
 }
 
-impl Handler<ReloadDevices> for GameConnection {
+impl Handler<DevicesChanged> for GameConnection {
     type Result = ();
 
-    fn handle(&mut self, _: ReloadDevices, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: DevicesChanged, ctx: &mut Self::Context) {
         self.load_devices(ctx);
+        self.load_commands(ctx);
     }
 }
 
@@ -54,8 +51,11 @@ impl Handler<DeviceToggle> for GameConnection {
 
     fn handle(&mut self, DeviceToggle { device, wish }: DeviceToggle, ctx: &mut Self::Context) -> Self::Result {
         let device: Arc<str> = device.into();
+        if !self.is_turning_back(&device, &wish) {
+            self.forget_turn_back(&device, ctx);
+        }
         let until = Instant::now() + COMMAND_DEADLINE;
-        let toggled = match self.toggles.add(&device, wish.clone(), until) {
+        let toggled = match self.devices.toggles.add(&device, wish.clone(), until) {
             Added::Begins(toggled) => {
                 self.toggle(device, wish, until, ctx);
                 toggled
@@ -76,42 +76,32 @@ impl GameConnection {
     /// Shows the devices as they are stored, whether there is a link or not, and asks those that have not answered.
     /// None is taken for unpaired because the database does not answer: an alarm that is not asked is not heard.
     pub(super) fn load_devices(&mut self, ctx: &mut Context<Self>) {
-        self.devices_version += 1;
-        let (version, context, server) = (self.devices_version, self.context.clone(), self.server.clone());
+        let (context, server) = (self.context.clone(), self.server.clone());
         let devices = async move {
             let read = move |db: &mut Db| smart_devices::list(db, &server);
             read_until_answered(&context.pool, &context.random, "devices", read).await
         };
-        ctx.spawn(devices.into_actor(self).map(move |devices, connection, ctx| {
-            // An answer to an earlier question may come later.
-            if connection.devices_version == version {
-                let known = devices.into_iter().map(paired).collect();
-                connection.update(GameUpdate::Devices(known), ctx);
-                connection.ask_silent(ctx);
-            }
+        let read = ctx.spawn(devices.into_actor(self).map(|devices, connection, ctx| {
+            let known = devices.into_iter().map(paired).collect();
+            connection.update(GameUpdate::Devices(known), ctx);
+            connection.ask_silent(ctx);
         }));
+        // An answer to an earlier question may come later.
+        if let Some(before) = self.reads.devices.replace(read) {
+            ctx.cancel_future(before);
+        }
     }
 
     /// Asks the devices of which no answer is known; without a link, the next one asks all.
     fn ask_silent(&mut self, ctx: &mut Context<Self>) {
-        if self.link.is_none() {
+        if self.held.link.is_none() {
             return;
         }
-        let live = self.live.borrow();
         let is_silent = |device: &Device| device.kind != DeviceKind::Camera && device.reachable != Reachable::Ok;
-        let silent = live.state().devices.iter().filter(|(_, device)| is_silent(device));
+        let silent = self.feed.live.state().devices.iter().filter(|(_, device)| is_silent(device));
         let silent: Vec<Arc<str>> = silent.map(|(id, _)| id.clone()).collect();
-        drop(live);
         for device in silent {
             self.look_now(device, ctx);
-        }
-    }
-
-    /// Keeps what events have said of devices.
-    pub(super) fn store_reported(&self, reported: Vec<(Arc<str>, ReportedFacts)>) {
-        for (device, reported) in reported {
-            let reported = serde_json::to_string(&reported).expect("it is plain data");
-            self.context.facts.store(Fact::Device(self.server.clone(), device, reported));
         }
     }
 
@@ -121,7 +111,7 @@ impl GameConnection {
             Ok(switch) => switch,
             Err(error) => return self.toggled(device, Err(error), ctx),
         };
-        self.live.borrow_mut().toggled(&device, wanted, by, self.context.clock.moment());
+        self.feed.live.toggled(&device, wanted, by, self.context.clock.moment());
         let toggled = async move {
             let toggled = timeout_at(until, commands::toggle(&link, entity, wanted, known)).await;
             toggled.unwrap_or(Err(CommandError::TimedOut))
@@ -137,16 +127,15 @@ impl GameConnection {
     }
 
     fn toggled(&mut self, device: Arc<str>, toggled: ToggleResult, ctx: &mut Context<Self>) {
-        if let Some((next, until)) = self.toggles.end(&device, toggled) {
+        if let Some((next, until)) = self.devices.toggles.end(&device, toggled) {
             self.toggle(device, next, until, ctx);
         }
     }
 
     /// The link, the entity id, and the value if it is known.
     fn switch(&self, device: &Arc<str>) -> Result<(PacedLink, u64, Option<bool>), CommandError> {
-        let live = self.live.borrow();
-        let known = live.state().devices.get(device);
-        match (known, self.link.clone(), device.parse::<u64>()) {
+        let known = self.feed.live.state().devices.get(device);
+        match (known, self.held.link.clone(), device.parse::<u64>()) {
             (Some(known), ..) if !matches!(known.kind, DeviceKind::Switch | DeviceKind::Unknown) => {
                 Err(CommandError::NotASwitch)
             }
@@ -154,7 +143,7 @@ impl GameConnection {
             (_, None, _) => Err(CommandError::Unavailable),
             (None, ..) => Err(CommandError::UnknownDevice),
             (Some(known), Some(link), Ok(entity)) => {
-                Ok((link, entity, known.value.filter(|_| !self.toggles.is_unsure(device))))
+                Ok((link, entity, known.value.filter(|_| !self.devices.toggles.is_unsure(device))))
             }
             _ => Err(CommandError::Unavailable),
         }

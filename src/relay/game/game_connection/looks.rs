@@ -15,29 +15,29 @@ const UPKEEP_DELAY: Duration = Duration::from_secs(2);
 
 impl GameConnection {
     pub(super) fn want_look(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
-        if self.looks.want(&device) {
+        if self.devices.refreshes.want(&device) {
             ctx.run_later(UPKEEP_DELAY, move |connection, ctx| connection.look(device, ctx));
         }
     }
 
     /// Looks at a device at once, unless that is planned or under way.
     pub(super) fn look_now(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
-        if self.looks.want(&device) {
+        if self.devices.refreshes.want(&device) {
             self.look(device, ctx);
         }
     }
 
     fn look(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
-        let (Some(link), Ok(entity)) = (self.link.clone(), device.parse::<u64>()) else {
+        let (Some(link), Ok(entity)) = (self.held.link.clone(), device.parse::<u64>()) else {
             // The next link asks every device.
-            self.looks.end(&device);
+            self.devices.refreshes.end(&device);
             return;
         };
-        self.looks.begin(&device);
+        self.devices.refreshes.begin(&device);
         let answer = async move { link.entity(entity, Priority::EntitySync, COMMAND_DEADLINE).await };
         ctx.spawn(answer.into_actor(self).map(|answer, connection, ctx| {
             let refused = matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit");
-            if connection.looks.end(&device) || refused {
+            if connection.devices.refreshes.end(&device) || refused {
                 connection.want_look(device.clone(), ctx);
             }
             // The link that ended says nothing of the device.

@@ -12,23 +12,22 @@ use crate::{
         world_map::{MapDrawing, WorldMap},
     },
     game::decoding::DecodingPermit,
-    relay::shared::fact_sink::{Fact, NewMap},
+    relay::shared::write_behind::{NewMap, Record},
 };
 
 impl GameConnection {
     /// Keeps the map that the live state now has. The turn ends when it is stored.
     pub(super) fn store_map(&self, drawing: MapDrawing, address: String, port: u16, turn: Option<DecodingPermit>) {
-        let live = self.live.borrow();
-        let (Some(world), Some(monuments)) = (live.world(), live.monuments()) else { return };
+        let (Some(world), Some(monuments)) = (self.feed.live.world(), self.feed.live.monuments()) else { return };
         let map = WorldMap { world: world.clone(), monuments: monuments.to_vec(), drawing };
         let at = self.context.clock.now();
-        self.context.facts.store(Fact::Map(Arc::new(NewMap { address, port, map, at, turn })));
+        self.context.write_behind.store(Record::Map(Arc::new(NewMap { address, port, map, at, turn })));
     }
 
     /// Keeps what is known of the world, with its monuments if its map is known.
     pub(super) fn store_world(&self, world: &World, ctx: &mut Context<Self>) {
         let (pool, server, row) = (self.context.pool.clone(), self.server.clone(), world.into());
-        let monuments = self.live.borrow().monuments().map(<[_]>::to_vec);
+        let monuments = self.feed.live.monuments().map(<[_]>::to_vec);
         let save = move |db: &mut Db| paired_servers::save_baseline(db, &server, &row, monuments.as_deref());
         let stored = async move { pool.write(save).await };
         ctx.spawn(stored.into_actor(self).map(|stored, connection, _| {

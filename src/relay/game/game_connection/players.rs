@@ -3,13 +3,7 @@
 use actix::prelude::*;
 
 use super::GameConnection;
-use crate::{
-    domain::{ids::ServerId, world_event::WorldEvent},
-    relay::wire::{
-        protocol::{KnownEvent, ServerMessage},
-        publication::Lane,
-    },
-};
+use crate::domain::{ids::ServerId, world_event::WorldEvent};
 
 /// A tracked player of this paired server came online or went offline: every watcher gets the event.
 #[derive(Message)]
@@ -23,9 +17,7 @@ impl Handler<PlayerSeen> for GameConnection {
     type Result = ();
 
     fn handle(&mut self, PlayerSeen { event, .. }: PlayerSeen, _: &mut Self::Context) {
-        let id = self.context.record(&self.server, self.game_server.as_ref(), &event);
-        let event = KnownEvent { id: id.as_deref(), event: &event };
-        let message = ServerMessage::Event { server_id: &self.server, event };
-        self.publisher.borrow_mut().deliver(Lane::Event, &message);
+        let id = self.context.record(&self.server, self.held.game_server.as_ref(), &event);
+        self.feed.deliver_event(id.as_deref(), &event);
     }
 }

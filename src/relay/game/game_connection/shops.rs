@@ -10,18 +10,26 @@ use crate::{
 
 impl GameConnection {
     /// The link is to this game server.
-    pub(super) fn join_market(&self, game_server: &GameServerId, ctx: &mut Context<Self>) {
-        if let Some(load) = self.shops.linked(game_server) {
-            ctx.spawn(load.into_actor(self));
+    pub(super) fn join_market(&mut self, game_server: &GameServerId, ctx: &mut Context<Self>) {
+        self.shops.linked(game_server);
+        self.load_shops(ctx);
+    }
+
+    /// Reads what is missing from the database; until then nothing is compared.
+    fn load_shops(&mut self, ctx: &mut Context<Self>) {
+        if let Some(load) = self.shops.to_load() {
+            ctx.spawn(load.into_actor(self).map(|loaded, connection, _| connection.shops.loaded(loaded)));
         }
     }
 
     /// The live state has a complete answer of the map.
     pub(super) fn feed_market(&mut self, ctx: &mut Context<Self>) {
-        if let Some(load) = self.shops.answered(self.context.clock.moment()) {
-            ctx.spawn(load.into_actor(self));
+        self.load_shops(ctx);
+        for event in self.shops.answered(&self.feed.live, self.context.clock.moment()) {
+            let id = self.context.record(&self.server, None, &event);
+            self.feed.deliver_event(id.as_deref(), &event);
         }
-        let known = self.live.borrow().state().server.reports;
+        let known = self.feed.live.state().server.reports;
         if let Some(reports) = self.shops.reports().filter(|reports| *reports != known) {
             self.update(GameUpdate::Reports(reports), ctx);
         }
@@ -32,6 +40,7 @@ impl Handler<ShopWatchesChanged> for GameConnection {
     type Result = ();
 
     fn handle(&mut self, _: ShopWatchesChanged, ctx: &mut Self::Context) {
-        ctx.spawn(self.shops.clone().reload().into_actor(self));
+        let stored = self.shops.read_watches();
+        ctx.spawn(stored.into_actor(self).map(|stored, connection, _| connection.shops.reloaded(stored)));
     }
 }

@@ -1,0 +1,47 @@
+//! The camera that a game connection watches: set up by the first look through one.
+
+use std::rc::Rc;
+
+use actix::SpawnHandle;
+
+use crate::{
+    clock::Clock,
+    game::paced_link::PacedLink,
+    relay::{
+        game::camera_capture::{CameraCapture, SharedLook},
+        state::live_state::GameUpdate,
+    },
+};
+
+/// See the module.
+#[derive(Default)]
+pub struct CameraWatch {
+    /// Set by the first look.
+    pub capture: Option<Rc<CameraCapture>>,
+    /// The look whether a camera is still wanted.
+    pub end: Option<SpawnHandle>,
+}
+
+impl CameraWatch {
+    /// Takes the camera's frame out of an update, if there is one.
+    pub fn take_frame(&self, update: &mut GameUpdate) {
+        if let GameUpdate::Broadcast(_, broadcast) = update
+            && let Some(rays) = broadcast.camera_rays.take()
+            && let Some(capture) = &self.capture
+        {
+            capture.hear(&rays);
+        }
+    }
+
+    /// There is another link, or none.
+    pub fn link_changed(&self) {
+        if let Some(capture) = &self.capture {
+            capture.link_changed();
+        }
+    }
+
+    /// A shot of this camera, as [`CameraCapture::look`] takes it.
+    pub fn look(&mut self, clock: &Clock, camera: String, link: Option<PacedLink>) -> SharedLook {
+        self.capture.get_or_insert_with(|| CameraCapture::new(clock.clone())).look(camera, link)
+    }
+}

@@ -1,0 +1,84 @@
+//! The link of a game connection: the one in use, its supervisor, and what the next process is to know of it.
+
+use std::sync::Arc;
+
+use actix::SpawnHandle;
+use chrono::TimeDelta;
+
+use super::last_heard::LastHeard;
+use crate::{
+    domain::{
+        ids::GameServerId,
+        time::{Moment, Timestamp},
+    },
+    game::paced_link::PacedLink,
+    relay::game::{echoes::Echoes, link_supervisor::Wake},
+};
+
+/// A process that is killed has stored this long ago at most that its link was up.
+const ALIVE_EVERY: TimeDelta = TimeDelta::seconds(60);
+
+/// See the module.
+pub struct HeldLink {
+    pub heard: LastHeard,
+    pub link: Option<PacedLink>,
+    /// Lines that users said over it.
+    pub echoes: Echoes,
+    /// Peer of the link, or of the last one.
+    pub game_server: Option<GameServerId>,
+    /// When it was last stored that the link was up, and until when.
+    alive_kept: Option<(Moment, Timestamp)>,
+    /// A user asks for the first link: it waits for no turn.
+    asked_for: bool,
+    pub supervisor: Option<SpawnHandle>,
+    pub wake: Arc<Wake>,
+}
+
+impl HeldLink {
+    /// No link, and no supervisor.
+    pub fn new(heard: LastHeard, asked_for: bool) -> Self {
+        Self {
+            heard,
+            link: None,
+            echoes: Echoes::default(),
+            game_server: None,
+            alive_kept: None,
+            asked_for,
+            supervisor: None,
+            wake: Arc::default(),
+        }
+    }
+
+    /// The link is gone; its users' lines are not repeated.
+    pub fn drop_link(&mut self) {
+        self.link = None;
+        self.echoes = Echoes::default();
+    }
+
+    /// A supervisor is about to begin.
+    pub fn begin(&mut self) {
+        if std::mem::take(&mut self.asked_for) {
+            self.wake.retry.notify_one();
+        }
+    }
+
+    /// A user asks for the link; `changed`: address or credentials are not what they were.
+    pub fn retry(&self, changed: bool) {
+        if changed {
+            self.wake.replaced.notify_one();
+        } else if self.link.is_none() {
+            self.wake.retry.notify_one();
+        }
+    }
+
+    /// When the link was last up, if that is to be stored now: once a minute, unless the link has been down since.
+    /// `at_once`: there is no later.
+    pub fn alive_to_store(&mut self, alive_at: Option<Timestamp>, now: Moment, at_once: bool) -> Option<Timestamp> {
+        if !at_once && self.alive_kept.is_some_and(|(kept, _)| now - kept < ALIVE_EVERY) {
+            return None;
+        }
+        let alive_at = alive_at.filter(|alive_at| self.alive_kept.is_none_or(|(_, known)| known != *alive_at))?;
+        self.alive_kept = Some((now, alive_at));
+        Some(alive_at)
+    }
+}

@@ -1,0 +1,83 @@
+//! Events that are announced in the team's chat, if the owner switched that on, and those that answers remember.
+
+use actix::prelude::*;
+
+use super::super::GameConnection;
+use crate::{
+    domain::{
+        change::{Change, Section},
+        incident::Raid,
+        spoken_alarm::{SpokenFault, SpokenState},
+        team_command::speaker::LineUse,
+        world_event::{EventKind, WorldEvent},
+    },
+    relay::{game::team_speech, shared::teams::AlarmLine},
+};
+
+impl GameConnection {
+    /// Takes note of changes of the state, before they are published.
+    pub(in super::super) fn commands_see(&mut self, changes: &[Change], ctx: &mut Context<Self>) {
+        let has = |section| changes.iter().any(|change: &Change| change.section == section);
+        if has(Section::Devices) {
+            let devices = self.feed.live.state().devices.iter();
+            self.commands.memory.see(devices.map(|(id, device)| (id, &**device)));
+        }
+        if has(Section::Team) {
+            self.join_team(ctx.address());
+            self.leader_seen(ctx);
+        }
+    }
+
+    /// Takes note of an event, and announces it if it is wanted.
+    pub(in super::super) fn commands_note(&mut self, event: &WorldEvent, ctx: &mut Context<Self>) {
+        self.commands.memory.note(event);
+        if event.kind == EventKind::Wipe {
+            self.timers_wiped(ctx);
+        }
+        let wanted = &self.commands.settings.announcements;
+        let is_wanted = match (event.kind, event.action) {
+            (EventKind::Login, "login") => wanted.login,
+            (EventKind::Death, _) => wanted.death,
+            (EventKind::Device, "upkeep_low" | "decaying") => wanted.upkeep,
+            (EventKind::Device, "turned_on" | "turned_off") => wanted.device && !self.was_turned(event),
+            _ => false,
+        };
+        if is_wanted {
+            self.announce(event.title.trim());
+        }
+    }
+
+    /// The switch was turned from the chat, where its answer is said.
+    fn was_turned(&self, event: &WorldEvent) -> bool {
+        let device = event.data.get("deviceId").and_then(|id| id.as_str());
+        device.is_some_and(|id| self.commands.turned.contains_key(id))
+    }
+
+    /// Says something that no player has asked for, unless they want silence or none is there to read it.
+    fn announce(&self, text: &str) {
+        let is_muted = self.commands.settings.muted_until.is_some_and(|until| self.context.clock.now() < until);
+        let is_read = self.feed.live.state().members.iter().any(|(_, member)| member.online);
+        if !is_muted && is_read {
+            self.say(text, LineUse::Announcement);
+        }
+    }
+
+    /// An alarm goes off: no player silences it.
+    pub(in super::super) fn announce_alarm(&self, raid: &Raid, ctx: &mut Context<Self>) {
+        if !self.commands.settings.announcements.raid {
+            return;
+        }
+        let context = &self.context;
+        let alarm = AlarmLine::queued(&self.server, &raid.incident, &context.clock, &context.write_behind);
+        let (name, grid) = (raid.alarm_name.clone(), raid.place.grid.clone());
+        let text = if raid.drill { "team.announce.drill" } else { "team.announce.raid" };
+        self.with_texts(ctx, move |connection, texts, _| {
+            let Some(key) = &connection.commands.key else {
+                return alarm.end(SpokenState::Failed, Some(SpokenFault::NoTeam));
+            };
+            let place = if grid.is_empty() { String::new() } else { format!(" at {grid}") };
+            let text = texts.say(text, &[("alarm", &name), ("place", &place)]);
+            team_speech::say_alarm(&connection.context, key, &connection.server, &text, alarm);
+        });
+    }
+}

@@ -1,0 +1,225 @@
+//! Answers the commands that this connection was chosen for.
+
+use actix::prelude::*;
+
+use super::super::{GameConnection, team_state::Promotion};
+use crate::{
+    db::{
+        engine::{error::DbError, pool::Db},
+        map_notes::{self, StoredNote},
+        team_chat_settings,
+    },
+    domain::{
+        chat_answers::BotMessages,
+        limits::MAP_NOTES_PER_SERVER,
+        team_command::{
+            answers::{TeamReply, TeamView, answer},
+            desk::ChatNotice,
+            device_order::DeviceOrder,
+            durations,
+            settings::{CommandWord, TeamRoles},
+            speaker::LineUse,
+            vocabulary::UnderstoodCommand,
+        },
+        time::Timestamp,
+    },
+    relay::{game::commands::AskServer, shared::teams::TeamNews, state::live_state::GameUpdate},
+};
+
+/// Lines of one answer.
+const LINES: usize = 4;
+
+impl Handler<TeamNews> for GameConnection {
+    type Result = ();
+
+    fn handle(&mut self, news: TeamNews, ctx: &mut Self::Context) {
+        match news {
+            TeamNews::Asked { author, command } => self.command_asked(author, command, ctx),
+            TeamNews::Noticed(notice) => {
+                log::warn!(server = self.server.as_str(), notice = notice.word(); "team chat");
+                self.update(GameUpdate::ChatNotice(Some(notice)), ctx);
+                if notice == ChatNotice::Loop {
+                    self.end_notice(ctx);
+                }
+            }
+        }
+    }
+}
+
+impl Handler<AskServer> for GameConnection {
+    type Result = MessageResult<AskServer>;
+
+    fn handle(&mut self, AskServer { command, texts, .. }: AskServer, _: &mut Self::Context) -> Self::Result {
+        MessageResult(match self.reply(0, command, "", &texts) {
+            TeamReply::Say(lines) if self.held.link.is_some() => Some(lines),
+            _ => None,
+        })
+    }
+}
+
+impl GameConnection {
+    /// A player has given a command; over the rates and without the right there is silence.
+    fn command_asked(&mut self, author: u64, command: UnderstoodCommand, ctx: &mut Context<Self>) {
+        let Some(key) = &self.commands.key else { return };
+        let settings = &self.commands.settings;
+        let audience = match &command {
+            UnderstoodCommand::Devices(..) => settings.devices,
+            UnderstoodCommand::BuiltIn(CommandWord::Leader, _) => settings.leader,
+            UnderstoodCommand::BuiltIn(..) => settings.questions,
+        };
+        let users = self.commands.users.union(&self.context.teams.players(key)).copied().collect();
+        let roles = TeamRoles { owner: self.commands.player, users };
+        // The team as the game shows it decides: a player who was kicked is in it no longer.
+        let is_member = author == roles.owner || self.feed.live.state().members.get(&author).is_some();
+        let now = self.context.clock.moment();
+        if roles.may(settings, author, audience, is_member)
+            && self.context.teams.admit(key, author, &command.key(), now)
+        {
+            self.with_texts(ctx, move |connection, texts, ctx| connection.carry_out(author, command, texts, ctx));
+        }
+    }
+
+    fn carry_out(&mut self, author: u64, command: UnderstoodCommand, texts: &BotMessages, ctx: &mut Context<Self>) {
+        let (word, argument) = match command {
+            UnderstoodCommand::BuiltIn(word, argument) => (word, argument),
+            UnderstoodCommand::Devices(command, argument) => {
+                return match DeviceOrder::read(&argument) {
+                    Some(order) => self.order_devices(command, order, texts, ctx),
+                    None => {
+                        let usage = texts.say("team.device.usage", &[("word", &command.word)]);
+                        self.say(&usage, LineUse::Answer);
+                    }
+                };
+            }
+        };
+        match self.reply(author, word, &argument, texts) {
+            TeamReply::Say(lines) => {
+                lines.iter().take(LINES).for_each(|line| self.say(line, LineUse::Answer));
+            }
+            TeamReply::Promote(player) => self.promote(author, player, texts, ctx),
+            TeamReply::StartTimer { lasts, text } => self.start_timer(lasts, text, ctx),
+            TeamReply::EndTimer(number) => self.end_timer(number, ctx),
+            TeamReply::AddNote { category, label, x, y } => self.add_note(category, label, (x, y), ctx),
+            TeamReply::Mute(lasts) => {
+                let until = self.context.clock.now() + lasts;
+                self.mute(Some(until), texts.say("team.mute", &[("time", &durations::shown(lasts))]), ctx);
+            }
+            TeamReply::Unmute => self.mute(None, texts.say("team.unmute", &[]), ctx),
+            TeamReply::Acknowledge(incidents) => self.acknowledge(author, incidents, ctx),
+        }
+    }
+
+    fn reply(&self, author: u64, word: CommandWord, argument: &str, texts: &BotMessages) -> TeamReply {
+        let now = self.context.clock.moment();
+        let live = &self.feed.live;
+        let view = TeamView {
+            state: live.state(),
+            now: now.stamp,
+            asker: author,
+            info_at: live.info_at(),
+            clock: live.day().clock(now),
+            speeds: live.day().speeds(),
+            memory: &self.commands.memory,
+            vocabulary: &self.commands.vocabulary,
+            texts,
+        };
+        answer(word, argument, &view)
+    }
+
+    /// Leadership is passed on by the leader alone: over the leader's link, if the leader uses this service and allows
+    /// it, or asks.
+    fn promote(&mut self, author: u64, player: u64, texts: &BotMessages, ctx: &mut Context<Self>) {
+        let Some(key) = self.commands.key.clone() else { return };
+        let now = self.context.clock.moment();
+        if self.commands.promotion.as_ref().is_some_and(|last| now < last.until) {
+            return self.say(&texts.say("team.leader.soon", &[]), LineUse::Answer);
+        }
+        let links = self.context.teams.links_of(&key, key.leader);
+        let willing = links.iter().find(|link| link.passes_leadership || author == key.leader);
+        let Some(willing) = willing else {
+            let text = if links.is_empty() { "team.leader.noUser" } else { "team.leader.noConsent" };
+            let name = self.member_name(key.leader);
+            return self.say(&texts.say(text, &[("name", &name)]), LineUse::Answer);
+        };
+        let link = willing.link.clone();
+        self.commands.promotion = Some(Promotion::new(player, now));
+        self.plan_commands(ctx);
+        let asked = crate::relay::game::commands::promote(link, player);
+        // The answer is what the team then says; without it, time ends the wait.
+        ctx.spawn(asked.into_actor(self));
+    }
+
+    pub(super) fn member_name(&self, player: u64) -> String {
+        let member = self.feed.live.state().members.get(&player);
+        member.map_or_else(|| "?".to_owned(), |member| member.name.clone())
+    }
+
+    fn add_note(&mut self, category: &str, label: String, (x, y): (f64, f64), ctx: &mut Context<Self>) {
+        let now = self.context.clock.now();
+        let note = StoredNote {
+            id: self.context.random.id(now),
+            author_id: None,
+            source: "user".to_owned(),
+            x,
+            y,
+            category: category.to_owned(),
+            label: Some(label),
+            created_at: now,
+            expires_at: None,
+        };
+        let (pool, server) = (self.context.pool.clone(), self.server.clone());
+        let added = async move {
+            let add = move |db: &mut Db| -> Result<Option<usize>, DbError> {
+                let known = map_notes::count(db, &server)?;
+                if known >= MAP_NOTES_PER_SERVER {
+                    return Ok(None);
+                }
+                map_notes::insert(db, &server, &note)?;
+                Ok(Some(known + 1))
+            };
+            pool.write(add).await
+        };
+        ctx.spawn(added.into_actor(self).map(move |added, connection, ctx| {
+            if matches!(added, Ok(Some(_))) {
+                connection.load_notes(ctx);
+            }
+            connection.with_texts(ctx, move |connection, texts, _| {
+                let grid = connection.feed.live.grid_of(x, y);
+                let text = match added {
+                    Ok(Some(number)) => {
+                        texts.say("team.note.added", &[("number", &number.to_string()), ("grid", &grid)])
+                    }
+                    Ok(None) => texts.say("team.note.full", &[]),
+                    Err(_) => texts.say("team.failed", &[]),
+                };
+                connection.say(&text, LineUse::Answer);
+            });
+        }));
+    }
+
+    /// Announcements are left out until then.
+    fn mute(&mut self, until: Option<Timestamp>, said: String, ctx: &mut Context<Self>) {
+        self.commands.settings.muted_until = until;
+        let (pool, server) = (self.context.pool.clone(), self.server.clone());
+        let stored = async move {
+            let mute = move |db: &mut Db| {
+                let settings = team_chat_settings::get(db, &server)?;
+                team_chat_settings::put(
+                    db,
+                    &server,
+                    &crate::domain::team_command::settings::TeamChatSettings { muted_until: until, ..settings },
+                )
+            };
+            pool.write(mute).await
+        };
+        ctx.spawn(stored.into_actor(self).map(move |stored, connection, ctx| match stored {
+            Ok(()) => connection.say(&said, LineUse::Answer),
+            Err(_) => connection.say_failed(ctx),
+        }));
+    }
+
+    /// Says that a command did not work.
+    pub(super) fn say_failed(&self, ctx: &mut Context<Self>) {
+        self.with_texts(ctx, |connection, texts, _| connection.say(&texts.say("team.failed", &[]), LineUse::Answer));
+    }
+}
