@@ -25,7 +25,6 @@ use crate::{
         paired_servers,
     },
     domain::{
-        access::Action,
         backoff::Backoff,
         ids::{ServerId, SessionId, UserId},
         sections::Sections,
@@ -37,8 +36,7 @@ use crate::{
             server_lookup::{FindServer, FoundServer},
         },
         game::game_connection::{
-            ConnectionEvent, ConnectionStart, GameConnection, LastHeard, ReloadDevices, RetryLink, SetWatchers,
-            StopConnection,
+            ConnectionEvent, ConnectionStart, GameConnection, LastHeard, RetryLink, SetWatchers, StopConnection,
         },
         hub::{presence::Presence, recent_changes::RecentChanges},
         shared::context::RelayContext,
@@ -48,15 +46,16 @@ use crate::{
 
 pub use crate::relay::{
     alarms::alarm_delivery::{DrillOutcome, PushedAlarm},
-    alarms::ledger::STORED_WITHIN,
+    alarms::heard_at::{HeardAt, STORED_WITHIN},
     game::camera_capture::{CameraError, PullCameraFrame},
     game::commands::{
-        AcknowledgeRaid, AcknowledgementsErased, ChatError, CommandError, DeviceToggle, NotesChanged, PlaceDevice,
-        ReadDevices, SendChat, UserCommand, Wish,
+        AcknowledgeRaid, AcknowledgementsErased, AskServer, ChatError, CommandError, DeviceToggle, DevicesChanged,
+        NotesChanged, PlaceDevice, ReadDevices, SendChat, UserCommand, Wish,
     },
     game::game_connection::{LinkStatus, players::PlayerSeen},
     hub::link_counts::{CountLinks, LinkCounts},
     hub::pairing_news::PairingNews,
+    hub::to_connection::ToConnection,
     market::shop_watcher::ShopWatchesChanged,
     shared::markets::Markets,
     state::team_chat::shown_text,
@@ -82,13 +81,6 @@ pub struct ServerRemoved {
     pub server: ServerId,
 }
 
-/// Devices of a paired server were added or removed.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct DevicesChanged {
-    pub server: ServerId,
-}
-
 /// The users who may watch a paired server have changed.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -101,6 +93,13 @@ pub struct AccessChanged {
 #[rtype(result = "()")]
 pub struct SessionEnded {
     pub session: SessionId,
+}
+
+/// This user was erased: close all of their sockets, also one whose session could not be checked yet.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct UserErased {
+    pub user: UserId,
 }
 
 /// The status of these servers' links; a server without a link is absent.
@@ -121,8 +120,7 @@ pub struct OnlineUsers;
 pub struct AlarmPushed {
     pub server: ServerId,
     pub alarm: PushedAlarm,
-    /// When its push arrived.
-    pub heard_at: Instant,
+    pub heard: HeardAt,
 }
 
 /// Send a test alarm the whole way to this server's watchers.
@@ -182,11 +180,11 @@ pub struct Hub {
     failed: HashMap<ServerId, Backoff>,
     recent: RecentChanges,
     presence: Presence,
-    /// Looks at who may watch that an access change began; true: it changed once more meanwhile.
+    /// Servers of which the database is asked who may watch; true: it must be asked once more, because that has changed meanwhile.
     access_looks: HashMap<ServerId, bool>,
     /// Sessions that are asked for as soon as the database has answered for others.
-    asked: Vec<PendingSessionCheck>,
-    asking: bool,
+    pending_checks: Vec<PendingSessionCheck>,
+    check_in_flight: bool,
     /// Sessions whose sockets were admitted unchecked, because the database did not answer.
     unchecked: HashMap<SessionId, UserId>,
     /// Where all sockets say that they are open or gone; known once the hub runs.
@@ -230,8 +228,8 @@ impl Hub {
             recent: RecentChanges::default(),
             presence: Presence::default(),
             access_looks: HashMap::new(),
-            asked: Vec::new(),
-            asking: false,
+            pending_checks: Vec::new(),
+            check_in_flight: false,
             unchecked: HashMap::new(),
             socket_events: None,
             access_version: 0,
@@ -258,7 +256,8 @@ impl Hub {
         let start = ConnectionStart { epoch: self.epoch, asked_for, heard: heard.clone() };
         let (id, context, hub) = (server.clone(), self.context.clone(), ctx.address().recipient());
         let arbiter = &self.arbiters[self.connections.len() % self.arbiters.len()];
-        let address = GameConnection::start_in_arbiter(arbiter, move |_| GameConnection::new(id, context, hub, start));
+        let connection = move |_: &mut Context<GameConnection>| GameConnection::new(id, context, hub, start);
+        let address = GameConnection::start_in_arbiter(arbiter, connection);
         self.link_statuses.insert(server.clone(), self.connecting());
         let connection = LiveConnection { address: address.clone(), since: Instant::now(), heard, allowed: None };
         self.connections.insert(server.clone(), connection);
@@ -321,6 +320,7 @@ impl Hub {
         let allowed = timeout(patience, self.allowed_users(server.clone()));
         allowed.into_actor(self).map(move |allowed, hub, ctx| {
             let allowed = allowed.unwrap_or_else(|_| Err(DbError::Unavailable("no answer in time".to_owned())));
+            let is_of_now = allowed.is_ok();
             let allowed = allowed.or_else(|error| {
                 let known = hub.connections.get(&server).and_then(|known| known.allowed.clone());
                 // A partial answer does not know the guests: they wait for a full one.
@@ -334,7 +334,7 @@ impl Hub {
             if let Some(known) = hub.connections.get_mut(&server) {
                 known.allowed = Some(allowed.clone());
             }
-            Ok(connection.map(|connection| FoundServer { connection, allowed }))
+            Ok(connection.map(|connection| FoundServer { connection, allowed, is_of_now }))
         })
     }
 
@@ -387,17 +387,8 @@ impl Handler<ServerRemoved> for Hub {
     type Result = ();
 
     fn handle(&mut self, ServerRemoved { server }: ServerRemoved, _: &mut Self::Context) {
+        self.context.journal.forget(&server);
         self.forget(server);
-    }
-}
-
-impl Handler<DevicesChanged> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, DevicesChanged { server }: DevicesChanged, _: &mut Self::Context) {
-        if let Some(connection) = self.connections.get(&server) {
-            connection.address.do_send(ReloadDevices);
-        }
     }
 }
 
@@ -406,6 +397,16 @@ impl Handler<SessionEnded> for Hub {
 
     fn handle(&mut self, SessionEnded { session }: SessionEnded, _: &mut Self::Context) {
         for socket in self.presence.end_session(&session) {
+            socket.do_send(SocketOrder::Close(Reason::SignedOut));
+        }
+    }
+}
+
+impl Handler<UserErased> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, UserErased { user }: UserErased, _: &mut Self::Context) {
+        for socket in self.presence.end_user(&user) {
             socket.do_send(SocketOrder::Close(Reason::SignedOut));
         }
     }
@@ -428,29 +429,6 @@ impl Handler<FindServer> for Hub {
 
     fn handle(&mut self, FindServer { server }: FindServer, _: &mut Self::Context) -> Self::Result {
         Box::pin(self.find(server))
-    }
-}
-
-impl Handler<UserCommand> for Hub {
-    type Result = ResponseActFuture<Self, Result<bool, CommandError>>;
-
-    fn handle(&mut self, UserCommand { server, toggle }: UserCommand, _: &mut Self::Context) -> Self::Result {
-        let (pool, asked, user) = (self.context.pool.clone(), server.clone(), toggle.wish.by.clone());
-        let role = async move { pool.read(move |db| access::role(db, &user, &asked)).await };
-        let connection = role.into_actor(self).map(move |role, hub, ctx| match role {
-            Ok(Some(role)) if role.may(Action::Command) => {
-                hub.connection(&server, false, ctx).ok_or(CommandError::Unavailable)
-            }
-            Ok(Some(_)) => Err(CommandError::OwnerOnly),
-            Ok(None) => Err(CommandError::UnknownServer),
-            Err(error) => {
-                log::error!("access could not be read: {error}");
-                Err(CommandError::Internal)
-            }
-        });
-        Box::pin(connection.then(move |connection, hub, _| {
-            async move { connection?.send(toggle).await.map_err(|_| CommandError::Unavailable)? }.into_actor(hub)
-        }))
     }
 }
 
@@ -481,19 +459,18 @@ impl Handler<ConnectionEvent> for Hub {
 mod admitting;
 mod alarms;
 mod cameras;
-mod chat;
+mod commands;
 mod counting;
-mod devices;
 mod ending;
 pub mod link_counts;
-mod notes;
 mod online;
 mod pairing;
 mod pairing_news;
+mod passing_on;
 mod players;
 pub mod presence;
 pub mod recent_changes;
-mod shops;
 #[cfg(test)]
 mod tests;
+mod to_connection;
 mod watching;

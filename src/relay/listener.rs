@@ -69,7 +69,7 @@ const BEARER: &str = "bearer.";
 pub struct ListenerContext {
     pub clock: Clock,
     pub random: Random,
-    pub tokens: RelayTokens,
+    pub tokens: Arc<RelayTokens>,
     /// Browser origins that may open a socket.
     pub origins: Vec<String>,
     /// permessage-deflate is agreed with clients that offer it.

@@ -3,6 +3,7 @@
 
 pub mod connect_pacer;
 pub mod context;
-pub mod fact_sink;
 pub mod markets;
 pub mod recent_events;
+pub mod teams;
+pub mod write_behind;

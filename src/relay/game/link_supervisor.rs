@@ -70,6 +70,8 @@ pub enum LinkReport {
         next_attempt_at: Timestamp,
     },
     Update(GameUpdate),
+    /// Everything that is polled was asked once since the link is up, the team last.
+    Resynced,
     /// The map of the game server, which may be large: the turn goes along until it is stored.
     Map {
         map: AppMap,
@@ -136,6 +138,7 @@ pub fn supervise(
         answered: Cell::new(false),
         map_wanted: Notify::new(),
         devices_wanted: Notify::new(),
+        chat_wanted: Notify::new(),
     };
     async move { supervisor.run().await }
 }
@@ -158,6 +161,8 @@ struct Supervisor {
     map_wanted: Notify,
     /// A message could not be read: it may have said that a device changed.
     devices_wanted: Notify,
+    /// The same: it may have been a line of chat.
+    chat_wanted: Notify,
 }
 
 /// The game connection is gone, so is the need for a link.
@@ -259,7 +264,10 @@ impl Supervisor {
     async fn forward(&self, mut broadcasts: Broadcasts) -> LinkEnded {
         loop {
             match broadcasts.next().await {
-                Ok((_, None)) => self.devices_wanted.notify_one(),
+                Ok((_, None)) => {
+                    self.devices_wanted.notify_one();
+                    self.chat_wanted.notify_one();
+                }
                 Ok((number, Some(broadcast))) => {
                     // In a box, as they are seldom.
                     if Box::pin(self.update(GameUpdate::Broadcast(number, broadcast))).await.is_err() {
@@ -327,6 +335,9 @@ impl Supervisor {
                 return Ok(Unneeded);
             }
         }
+        if self.report(LinkReport::Resynced).await.is_err() {
+            return Ok(Unneeded);
+        }
         let mut plan = PollPlan::new(Instant::now(), self.context.random.byte());
         loop {
             let is_watched = self.wake.is_watched.load(Ordering::Relaxed);
@@ -334,6 +345,10 @@ impl Supervisor {
             tokio::select! {
                 () = sleep_until(at) => {}
                 () = self.wake.watched.notified() => continue,
+                () = self.chat_wanted.notified() => {
+                    plan.miss_chat();
+                    continue;
+                }
             }
             let now = Instant::now();
             let polls = plan.due(now, is_watched);

@@ -1,5 +1,7 @@
 //! When a link asks its game server for what comes without being broadcast. Pure.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use crate::domain::freshness::{INFO_EVERY, MARKERS_EVERY, PollPace, TEAM_EVERY, TIME_EVERY};
@@ -20,11 +22,20 @@ pub enum Poll {
 const POLLS: [(Poll, PollPace); 4] =
     [(Poll::Markers, MARKERS_EVERY), (Poll::Team, TEAM_EVERY), (Poll::Time, TIME_EVERY), (Poll::Info, INFO_EVERY)];
 
+/// Least time between two questions for the chat; doubled while lines are missed all the time, up to the longest: a game
+/// server that sends rubbish does not spend our budget on them.
+const CHATS_APART: Duration = Duration::from_secs(2);
+const LONGEST_CHATS_APART: Duration = Duration::from_secs(60);
+
 /// See the module.
 #[derive(Debug)]
 pub struct PollPlan {
     /// When each of [`POLLS`] was last asked for.
     asked: [Instant; POLLS.len()],
+    chat_asked: Instant,
+    chats_apart: Duration,
+    /// A line of chat may have been missed since.
+    chat_missed: bool,
 }
 
 impl PollPlan {
@@ -35,12 +46,17 @@ impl PollPlan {
             let earlier = pace.watched.mul_f64(f64::from(random) / 255.0 / 5.0);
             now.checked_sub(earlier).unwrap_or(now)
         });
-        Self { asked }
+        Self { asked, chat_asked: now, chats_apart: CHATS_APART, chat_missed: false }
+    }
+
+    /// A line of chat may have been missed: its history is asked for soon.
+    pub fn miss_chat(&mut self) {
+        self.chat_missed = true;
     }
 
     /// The next poll, and its time.
     pub fn next(&self, is_watched: bool) -> (Poll, Instant) {
-        let due = self.all().map(|(poll, pace, asked)| (poll, asked + pace.of(is_watched)));
+        let due = self.all().map(|(poll, pace, asked)| (poll, asked + pace.of(is_watched))).chain(self.chat());
         due.min_by_key(|(_, at)| *at).expect("there are polls")
     }
 
@@ -48,16 +64,26 @@ impl PollPlan {
     /// way to the game server serve all of them.
     pub fn due(&self, now: Instant, is_watched: bool) -> Vec<Poll> {
         let is_due = |pace: PollPace, asked| now >= asked + pace.of(is_watched).mul_f64(0.9);
-        self.all().filter(|(_, pace, asked)| is_due(*pace, *asked)).map(|(poll, ..)| poll).collect()
+        let due = self.all().filter(|(_, pace, asked)| is_due(*pace, *asked)).map(|(poll, ..)| poll);
+        due.chain(self.chat().filter(|(_, at)| now >= *at).map(|(poll, _)| poll)).collect()
     }
 
     /// This was asked for now.
     pub fn asked(&mut self, poll: Poll, now: Instant) {
+        if poll == Poll::Chat {
+            let is_soon = now < self.chat_asked + self.chats_apart * 2;
+            let next = if is_soon { (self.chats_apart * 2).min(LONGEST_CHATS_APART) } else { CHATS_APART };
+            (self.chat_asked, self.chats_apart, self.chat_missed) = (now, next, false);
+        }
         for ((known, _), asked) in POLLS.iter().zip(&mut self.asked) {
             if *known == poll {
                 *asked = now;
             }
         }
+    }
+
+    fn chat(&self) -> Option<(Poll, Instant)> {
+        self.chat_missed.then(|| (Poll::Chat, self.chat_asked + self.chats_apart))
     }
 
     fn all(&self) -> impl Iterator<Item = (Poll, PollPace, Instant)> {
@@ -67,8 +93,6 @@ impl PollPlan {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Polls within this time, each with its seconds from the start, if answers take none.
@@ -86,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_is_asked_for_more_often_and_at_once_when_somebody_comes() {
+    fn what_is_watched_is_asked_for_more_often_and_at_once_for_a_new_watcher() {
         let start = Instant::now();
         let mut plan = PollPlan::new(start, 0);
         let count = |polls: &[(Poll, u64)], poll| polls.iter().filter(|(asked, _)| *asked == poll).count();
@@ -123,6 +147,37 @@ mod tests {
             let rare = together.iter().filter(|polls| **polls == 4).count();
             assert!(rare == 2 && together.iter().filter(|polls| **polls == 2).count() == 10, "{random}: {together:?}");
         }
+    }
+
+    #[test]
+    fn chat_is_asked_for_once_after_lines_were_missed_and_not_too_often() {
+        let start = Instant::now();
+        let mut plan = PollPlan::new(start, 0);
+        (0..3).for_each(|_| plan.miss_chat());
+        let soon = start + CHATS_APART;
+        assert_eq!((plan.next(true), plan.due(soon, true)), ((Poll::Chat, soon), vec![Poll::Chat]));
+        plan.asked(Poll::Chat, soon);
+        assert_eq!(plan.next(true).0, Poll::Markers);
+        plan.miss_chat();
+        assert_eq!(plan.next(true), (Poll::Markers, start + MARKERS_EVERY.watched));
+        assert_eq!(plan.due(start + MARKERS_EVERY.watched, true), [Poll::Markers]);
+        assert_eq!(plan.due(soon + CHATS_APART * 2, false), [Poll::Chat]);
+    }
+
+    #[test]
+    fn chat_is_asked_for_less_often_while_lines_are_missed_all_the_time() {
+        let start = Instant::now();
+        let mut plan = PollPlan::new(start, 0);
+        let seconds = |plan: &mut PollPlan| {
+            plan.miss_chat();
+            let (_, at) = plan.chat().unwrap();
+            plan.asked(Poll::Chat, at);
+            (at - start).as_secs()
+        };
+        let asked: Vec<u64> = (0..8).map(|_| seconds(&mut plan)).collect();
+        assert_eq!(asked, [2, 6, 14, 30, 62, 122, 182, 242]);
+        plan.asked(Poll::Chat, start + Duration::from_secs(400));
+        assert_eq!(seconds(&mut plan), 402, "and as often as before after a while without");
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use crate::{
     db::{
+        day_speeds,
         engine::{error::DbError, pool::Db},
         maps, markets,
         paired_servers::{self, PairedServer},
     },
-    domain::{ids::GameServerId, reporting::KnownReports},
+    domain::{ids::GameServerId, reporting::KnownReports, team_command::daylight::DaySpeeds},
     relay::state::live_state::GameUpdate,
 };
 
@@ -24,6 +25,10 @@ pub fn read(db: &mut Db, server: &PairedServer) -> Result<GameUpdate, DbError> {
         true => markets::reports(db, &GameServerId::at(&server.address, server.port))?,
         false => KnownReports::default(),
     };
-    let reports = reports.reports();
-    Ok(GameUpdate::StoredWorld { world, monuments, alive_until: server.link_alive_at, reports })
+    let speeds = match server.is_accepted() {
+        true => day_speeds::get(db, &GameServerId::at(&server.address, server.port))?,
+        false => DaySpeeds::default(),
+    };
+    let (alive_until, reports) = (server.link_alive_at, reports.reports());
+    Ok(GameUpdate::StoredWorld { world, monuments, alive_until, reports, speeds })
 }

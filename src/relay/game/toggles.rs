@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_waits_for_any_more_is_not_carried_out() {
+    fn a_toggle_whose_caller_has_given_up_is_not_carried_out() {
         let mut toggles = Toggles::default();
         let Added::Begins(_first) = toggles.add(&device(), wish(None), until(5)) else { panic!() };
         let Added::Waits(second) = toggles.add(&device(), wish(Some(true)), until(5)) else { panic!() };

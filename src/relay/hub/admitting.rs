@@ -73,24 +73,24 @@ impl Hub {
         ctx: &mut Context<Self>,
     ) -> oneshot::Receiver<Result<bool, Arc<DbError>>> {
         let (answer, answered) = oneshot::channel();
-        self.asked.push(PendingSessionCheck { user, session, answer });
-        if !std::mem::replace(&mut self.asking, true) {
+        self.pending_checks.push(PendingSessionCheck { user, session, answer });
+        if !std::mem::replace(&mut self.check_in_flight, true) {
             self.ask_for_all(ctx);
         }
         answered
     }
 
     fn ask_for_all(&mut self, ctx: &mut Context<Self>) {
-        let asked = std::mem::take(&mut self.asked);
-        self.asking = !asked.is_empty();
-        if !self.asking {
+        let pending = std::mem::take(&mut self.pending_checks);
+        self.check_in_flight = !pending.is_empty();
+        if !self.check_in_flight {
             return;
         }
-        let sessions = asked.iter().map(|asked| asked.session.clone()).collect();
+        let sessions = pending.iter().map(|check| check.session.clone()).collect();
         let owners = owners(&self.context.pool, &self.context.clock, sessions);
         ctx.spawn(owners.into_actor(self).map(move |owners, hub, ctx| {
             let owners = owners.map_err(Arc::new);
-            for PendingSessionCheck { user, session, answer } in asked {
+            for PendingSessionCheck { user, session, answer } in pending {
                 let goes_on = owners.as_ref().map(|owners| owners.get(&session) == Some(&user));
                 // The caller may have given up.
                 let _ = answer.send(goes_on.map_err(Arc::clone));

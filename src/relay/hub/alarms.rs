@@ -2,16 +2,15 @@
 
 use actix::prelude::*;
 
-use super::{AlarmPushed, DrillError, DrillOutcome, Hub, StartDrill};
+use super::{AlarmPushed, DrillError, DrillOutcome, Hub, StartDrill, ToConnection, passing_on::check};
 use crate::{
     db::{
-        access,
         engine::{error::DbError, pool::Db},
         incidents::{self, StoredIncident},
     },
-    domain::{access::Action, ids::ServerId},
+    domain::access::Action,
     relay::game::{
-        commands::{AcknowledgeRaid, AcknowledgementsErased, CommandError},
+        commands::{AcknowledgeRaid, CommandError},
         game_connection::{DeliverPushedAlarm, Drill, ShowAcknowledgement},
     },
 };
@@ -22,26 +21,27 @@ impl Handler<AcknowledgeRaid> for Hub {
     fn handle(&mut self, acknowledge: AcknowledgeRaid, ctx: &mut Self::Context) -> Self::Result {
         let AcknowledgeRaid { server, user, incident } = acknowledge;
         let (pool, now) = (self.context.pool.clone(), self.context.clock.now());
-        let (asked, by) = (server.clone(), user.clone());
+        let (asked, failing, by) = (server.clone(), server.clone(), user.clone());
         let hub = ctx.address();
         // Also if the caller has stopped waiting by then.
         let show = move |known: &Result<StoredIncident, CommandError>| {
             // Perhaps of the incident that it is a part of.
             if let Ok(StoredIncident { id, .. }) = known {
                 let incident = id.clone();
-                hub.do_send(Acknowledged { server, show: ShowAcknowledgement { incident, user, at: now } });
+                let message = ShowAcknowledgement { incident, user, at: now };
+                hub.do_send(ToConnection { server, message });
             }
         };
         let stored = async move {
             let acknowledge = move |db: &mut Db| -> Result<_, DbError> {
-                if !access::role(db, &by, &asked)?.is_some_and(|role| role.may(Action::Acknowledge)) {
-                    return Ok(Err(CommandError::UnknownServer));
+                if let Err(refused) = check(db, &asked, &by, Action::Acknowledge)? {
+                    return Ok(Err(refused.into()));
                 }
                 let known = incidents::acknowledge(db, &asked, &incident, &by, now)?;
                 Ok(known.ok_or(CommandError::UnknownIncident))
             };
-            pool.write_and_tell(acknowledge, show).await.unwrap_or_else(|error| {
-                log::error!("an acknowledgement could not be stored in time: {error}");
+            pool.write_and_notify(acknowledge, show).await.unwrap_or_else(|error| {
+                log::error!(server = failing.as_str(); "an acknowledgement could not be stored in time: {error}");
                 Err(CommandError::Internal)
             })
         };
@@ -49,41 +49,13 @@ impl Handler<AcknowledgeRaid> for Hub {
     }
 }
 
-/// An acknowledgement is stored.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Acknowledged {
-    server: ServerId,
-    show: ShowAcknowledgement,
-}
-
-impl Handler<Acknowledged> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, Acknowledged { server, show }: Acknowledged, _: &mut Self::Context) {
-        if let Some(connection) = self.connections.get(&server) {
-            connection.address.do_send(show);
-        }
-    }
-}
-
-impl Handler<AcknowledgementsErased> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, erased: AcknowledgementsErased, _: &mut Self::Context) {
-        if let Some(connection) = self.connections.get(&erased.server) {
-            connection.address.do_send(erased);
-        }
-    }
-}
-
 impl Handler<AlarmPushed> for Hub {
     type Result = ();
 
-    fn handle(&mut self, AlarmPushed { server, alarm, heard_at }: AlarmPushed, ctx: &mut Self::Context) {
+    fn handle(&mut self, AlarmPushed { server, alarm, heard }: AlarmPushed, ctx: &mut Self::Context) {
         // If the service stops, it waits in the ledger for the next start.
         if let Some(connection) = self.connection(&server, false, ctx) {
-            connection.do_send(DeliverPushedAlarm(alarm, heard_at));
+            connection.do_send(DeliverPushedAlarm(alarm, heard));
         }
     }
 }

@@ -5,7 +5,6 @@ use actix::prelude::*;
 use super::Hub;
 use crate::{
     db::{
-        access,
         engine::{error::DbError, pool::Db},
         smart_devices::{self, SmartDevice},
     },
@@ -18,29 +17,25 @@ impl Handler<PullCameraFrame> for Hub {
 
     fn handle(&mut self, pull: PullCameraFrame, _: &mut Self::Context) -> Self::Result {
         let PullCameraFrame { server, user, device } = pull;
-        let (pool, asked, camera) = (self.context.pool.clone(), server.clone(), device.clone());
+        let (pool, paired, camera) = (self.context.pool.clone(), server.clone(), device.clone());
         let check = move |db: &mut Db| {
-            if !access::role(db, &user, &asked)?.is_some_and(|role| role.may(Action::Watch)) {
-                return Ok(Err(CameraError::UnknownServer));
-            }
-            match smart_devices::get(db, &asked, &device) {
-                Ok(SmartDevice { kind: DeviceKind::Camera, .. }) => Ok(Ok(())),
-                Ok(_) => Ok(Err(CameraError::NotACamera)),
-                Err(DbError::NotFound) => Ok(Err(CameraError::UnknownDevice)),
-                Err(error) => Err(error),
-            }
+            Ok(match smart_devices::get(db, &paired, &device) {
+                Ok(SmartDevice { kind: DeviceKind::Camera, .. }) => Ok(()),
+                Ok(_) => Err(CameraError::NotACamera),
+                Err(DbError::NotFound) => Err(CameraError::UnknownDevice),
+                Err(error) => return Err(error),
+            })
         };
-        let checked = async move { pool.read(check).await };
-        let connection = checked.into_actor(self).map(move |checked, hub, ctx| {
-            checked.unwrap_or_else(|error| {
-                log::error!("a camera could not be read: {error}");
-                Err(CameraError::Internal)
-            })?;
-            hub.connection(&server, false, ctx).ok_or(CameraError::Unavailable)
-        });
-        Box::pin(connection.then(|connection, hub, _| {
-            async move { connection?.send(CaptureFrame { camera }).await.map_err(|_| CameraError::Unavailable)? }
-                .into_actor(hub)
+        Box::pin(self.permitted(server.clone(), user, Action::Watch).then(move |connection, hub, _| {
+            let look = async move {
+                let connection = connection?;
+                pool.read(check).await.unwrap_or_else(|error| {
+                    log::error!(server = server.as_str(); "a camera could not be read: {error}");
+                    Err(CameraError::Internal)
+                })?;
+                connection.send(CaptureFrame { camera }).await.unwrap_or(Err(CameraError::Unavailable))
+            };
+            look.into_actor(hub)
         }))
     }
 }

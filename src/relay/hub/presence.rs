@@ -87,6 +87,11 @@ impl Presence {
         self.end(|socket| socket.session == *session)
     }
 
+    /// A user is gone. Returns what closes their open sockets; those not yet open are closed when they are.
+    pub fn end_user(&mut self, user: &UserId) -> Vec<Recipient<SocketOrder>> {
+        self.end(|socket| socket.user == *user)
+    }
+
     /// The sessions that have a socket, open or about to be.
     pub fn sessions(&self) -> HashSet<&SessionId> {
         self.sockets.iter().map(|(_, socket)| &socket.session).collect()
@@ -174,7 +179,7 @@ mod tests {
         let close = socket.downgrade().recipient();
         let mut admit = |session: &str| presence.admit(&"alice".into(), &session.into(), None).expect("a place");
         let (open, coming, other) = (admit("s"), admit("s"), admit("t"));
-        assert_eq!(presence.online().count(), 0, "nobody before the socket is open");
+        assert_eq!(presence.online().count(), 0, "no one before the socket is open");
         assert_eq!(presence.open(open, close.clone()), None);
         assert_eq!(presence.online().collect::<Vec<_>>(), [&UserId::from("alice")]);
         assert_eq!(presence.open(other, close.clone()), None);
@@ -205,5 +210,6 @@ mod tests {
         assert_eq!(presence.end_only_of(&"one".into(), |user| user.as_str() == "alice").len(), 1);
         assert_eq!(presence.open(coming, close), Some(Reason::SignedOut));
         assert_eq!(presence.end_only_of(&"two".into(), |_| false).len(), 2);
+        assert_eq!(presence.end_user(&"alice".into()).len(), 3, "all, whatever they are for");
     }
 }

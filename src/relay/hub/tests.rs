@@ -47,7 +47,7 @@ use crate::{
             socket::Socket,
             sockets::Sockets,
         },
-        shared::{connect_pacer::ConnectPacer, fact_sink::FactSink},
+        shared::{connect_pacer::ConnectPacer, write_behind::WriteBehind},
         wire::{frame::SharedFrame, publication::Lane},
     },
     vault::Vault,
@@ -154,13 +154,14 @@ impl Relay {
         let pool = pool.unwrap();
         let context = Arc::new(RelayContext {
             markets: Default::default(),
-            facts: FactSink::start(pool.clone(), random.clone()),
+            write_behind: WriteBehind::start(pool.clone(), random.clone()),
             clock: Clock::simulated(now()),
             vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
             random,
             pool,
             game: Game { link_policy, proxy_url: None, allow_private_servers: true },
             network: Network::simulated(Arc::new(move |host, _| dial.clone().dial(host))),
+            teams: Default::default(),
             budgets: Budgets::default(),
             outbound: Arc::new(Outbound::new(Clock::simulated(now()), true)),
             connect_pacer: ConnectPacer::default(),
@@ -304,7 +305,7 @@ fn a_deletion_ends_a_link_that_connects() {
 }
 
 #[test]
-fn a_link_whose_server_is_not_stored_any_more_ends_by_itself() {
+fn a_link_whose_server_is_deleted_ends_by_itself() {
     simulated(async {
         let relay = Relay::start(GameLinkPolicy::Always, &["one", "two"]);
         let worker = relay.worker();
@@ -315,7 +316,7 @@ fn a_link_whose_server_is_not_stored_any_more_ends_by_itself() {
         sleep(Duration::from_secs(60)).await;
         assert!(relay.status("one").await.is_none() && relay.status("two").await.is_some());
         assert!(!connection.connected());
-        assert!(received(&client).contains("unknown_server"), "its watchers are told");
+        assert!(received(&client).contains("unknown_server"), "its watchers are notified");
         let dials = relay.outside.dials("one");
         sleep(Duration::from_secs(3_600)).await;
         assert_eq!(relay.outside.dials("one"), dials);
@@ -323,7 +324,7 @@ fn a_link_whose_server_is_not_stored_any_more_ends_by_itself() {
 }
 
 #[test]
-fn what_was_asked_before_a_deletion_does_not_start_the_server_anew() {
+fn what_was_asked_before_a_deletion_does_not_start_the_server_again() {
     simulated(async {
         let relay = Relay::start(GameLinkPolicy::Subscribed, &["one", "two"]);
         for drill in [false, true] {
@@ -342,7 +343,7 @@ fn what_was_asked_before_a_deletion_does_not_start_the_server_anew() {
             relay.hub.do_send(ServerRemoved { server: server.clone() });
             relay.outside.release.notify_one();
             assert!(answer.await.unwrap(), "there is no such server");
-            relay.hub.do_send(AlarmPushed { server: server.clone(), alarm: alarm.clone(), heard_at: Instant::now() });
+            relay.hub.do_send(AlarmPushed { server: server.clone(), alarm: alarm.clone(), heard: HeardAt::now() });
             assert!(relay.status(server.as_str()).await.is_none());
             assert_eq!(relay.hub.send(StartDrill { server }).await.unwrap(), Err(DrillError::UnknownServer));
         }
@@ -457,6 +458,9 @@ fn while_the_database_is_silent_a_token_and_what_is_known_are_enough() {
         }
         let found = relay.find("one").await.expect("it was known before");
         assert_eq!(*found.allowed.users, ["alice".into()].into());
+        let (worker, one) = (relay.worker(), "one".into());
+        assert!(worker.subscription(&one, &"alice".into()).await.is_ok_and(|found| found.is_some()));
+        assert!(worker.subscription(&one, &"bob".into()).await.is_err(), "perhaps he was invited since");
         assert!(relay.hub.send(FindServer { server: "two".into() }).await.unwrap().is_err(), "it was not");
         sleep(Duration::from_secs(60)).await;
         assert!(doors.iter().all(|(.., closed)| closed.borrow().is_empty()));
@@ -469,7 +473,7 @@ fn while_the_database_is_silent_a_token_and_what_is_known_are_enough() {
 }
 
 #[test]
-fn a_game_connection_that_panics_is_started_anew_and_its_watchers_go_on() {
+fn a_game_connection_that_panics_is_started_again_and_its_watchers_go_on() {
     let metrics = simulated(async {
         let relay = Relay::start(GameLinkPolicy::Always, &["one", "two", "three"]);
         let worker = relay.worker();
@@ -488,7 +492,7 @@ fn a_game_connection_that_panics_is_started_anew_and_its_watchers_go_on() {
         assert!(subscription.is_live() && !failing.connection.connected());
         assert_ne!(relay.find("one").await.unwrap().connection, failing.connection);
         assert!(relay.status("one").await.is_some() && relay.status("two").await.is_some());
-        assert!(relay.outside.dials("two") > dials, "also the one that nobody watches");
+        assert!(relay.outside.dials("two") > dials, "also the one without watchers");
         assert_eq!(relay.find("three").await.unwrap().connection, other, "others go on");
 
         // Publications of the new connection arrive.
@@ -547,7 +551,7 @@ fn a_subscription_that_panics_lets_its_sockets_come_back_and_the_thread_goes_on(
         sleep(Duration::from_secs(10)).await;
         received(&client);
         let broken = bad.queue.borrow_mut();
-        failing.feed.without.add(bad.number, &Default::default());
+        failing.feed.awaiting_snapshot.add(bad.number, &Default::default());
         failing.feed.want_snapshot();
         sleep(Duration::from_secs(1)).await;
         drop(broken);

@@ -16,9 +16,10 @@ use crate::{
     net::Network,
     relay::shared::{
         connect_pacer::ConnectPacer,
-        fact_sink::{Fact, FactSink},
         markets::Markets,
         recent_events::RecentEvents,
+        teams::Teams,
+        write_behind::{Record, WriteBehind},
     },
     vault::Vault,
 };
@@ -36,8 +37,9 @@ pub struct RelayContext {
     pub connect_pacer: ConnectPacer,
     pub outbound: Arc<Outbound>,
     pub recent_events: RecentEvents,
-    pub facts: FactSink,
+    pub write_behind: WriteBehind,
     pub markets: Arc<Markets>,
+    pub teams: Teams,
     pub decoder: MessageDecoder,
 }
 
@@ -59,7 +61,7 @@ impl RelayContext {
             None => (TimelineOwner::Server(server.clone()), new_id(), true),
         };
         if is_new {
-            self.facts.store(Fact::Event(owner, TimelineEntry::of_event(id.clone(), event)));
+            self.write_behind.store(Record::Event(owner, TimelineEntry::of_event(id.clone(), event)));
         }
         Some(id)
     }

@@ -147,10 +147,10 @@ impl SharedMarket {
     }
 
     /// Puts back a step that could not be stored: it comes again with the next answer.
-    pub fn put_back(&self, step: MarketStep) {
+    pub fn requeue(&self, step: MarketStep) {
         let mut state = self.lock();
         if state.wipe == step.wipe {
-            state.market.put_back(step.write);
+            state.market.requeue(step.write);
             state.wipe_unwritten = true;
         }
     }
@@ -233,7 +233,7 @@ mod tests {
         drop(market);
         assert_eq!(markets.answered_at(&"a:1".into()), None);
         let _other = markets.join(&"a:2".into());
-        assert_eq!(markets.lock().len(), 1, "one that nobody holds is forgotten");
+        assert_eq!(markets.lock().len(), 1, "one that is not held is forgotten");
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!((step.wipe, step.write.shops.len(), &step.world), (5, 0, &Some(world(2, 600))));
         assert!(feed(&market, "alice", &world(1, 0), 2, 710).is_none());
         assert_eq!(market.read(|market| market.shops().count()), 0);
-        market.put_back(step);
+        market.requeue(step);
         assert_eq!(feed(&market, "alice", &world(2, 600), 0, 720).unwrap().wipe, 5, "it is stored after all");
     }
 }

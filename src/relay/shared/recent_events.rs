@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_one_game_server_report_one_event_and_one_link_reports_each_anew() {
+    fn links_to_one_game_server_report_one_event_and_one_link_reports_each() {
         let events = RecentEvents::default();
         let mut number = 0;
         let mut id = |game: &str, link: &str, event: WorldEvent, seconds| {

@@ -14,7 +14,7 @@ use crate::{
             link_end::{LinkEnd, PAUSE_REJECTED},
             stored_world,
         },
-        shared::fact_sink::Fact,
+        shared::write_behind::Record,
     },
     vault::VaultError,
 };
@@ -33,6 +33,13 @@ impl Supervisor {
             pause: PAUSE_REJECTED,
         };
         let no_credentials = |detail: &str| unreadable(LinkReason::UnreadableToken, detail);
+        let not_read = |error: DbError| match &error {
+            DbError::Malformed(_) | DbError::Damaged(_) => {
+                log::error!(server = self.server.as_str(); "a pairing cannot be read: {error}");
+                unreadable(LinkReason::UnreadableRow, "its row is damaged")
+            }
+            _ => LinkEnd::unreachable(LinkReason::OurDatabase, error),
+        };
         let (row, token) = match self.context.vault.player_token(&self.server).await {
             Ok(read) => read,
             Err(VaultError::Missing) => return Ok(None),
@@ -43,14 +50,14 @@ impl Supervisor {
                 return Err(unreadable(reason, "it cannot be opened"));
             }
             Err(VaultError::Malformed) => return Err(no_credentials("the token makes no sense")),
-            Err(error) => return Err(LinkEnd::unreachable(LinkReason::OurDatabase, error)),
+            Err(VaultError::Database(error)) => return Err(not_read(error)),
         };
         if !self.world_reported.get() {
             let paired = row.clone();
             let stored = match self.context.pool.read(move |db| stored_world::read(db, &paired)).await {
                 Ok(stored) => stored,
                 Err(DbError::NotFound) => return Ok(None),
-                Err(error) => return Err(LinkEnd::unreachable(LinkReason::OurDatabase, error)),
+                Err(error) => return Err(not_read(error)),
             };
             if self.update(stored).await.is_err() {
                 return Err(LinkEnded::Unneeded.into());
@@ -83,7 +90,7 @@ impl Supervisor {
         let server = self.server.clone();
         let write = self.context.pool.write(move |db| paired_servers::set_accepted(db, &server, version));
         if !timeout(STORED_IN_TIME, write).await.is_ok_and(|stored| stored.is_ok()) {
-            self.context.facts.store(Fact::Accepted(self.server.clone(), version));
+            self.context.write_behind.store(Record::Accepted(self.server.clone(), version));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Rounds of questions to the link's devices.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use tokio::{
     sync::Notify,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{ANSWER_DEADLINE, SILENT_ANSWERS, Supervisor, Unneeded};
@@ -30,24 +30,42 @@ impl Supervisor {
         paced_link: &PacedLink,
         alarms_asked: &Notify,
     ) -> Result<Unneeded, LinkEnd> {
+        // Devices that did not answer in the last round; none: all are asked.
+        let mut silent = HashSet::new();
+        let mut all_asked_at = Instant::now();
         loop {
-            if Box::pin(self.devices(paced_link, alarms_asked)).await?.is_err() {
-                return Ok(Unneeded);
+            if silent.is_empty() {
+                all_asked_at = Instant::now();
             }
+            silent = match Box::pin(self.devices(paced_link, alarms_asked, &silent)).await? {
+                Ok(silent) => silent,
+                Err(Unneeded) => return Ok(Unneeded),
+            };
             alarms_asked.notify_one();
             sleep(ROUNDS_APART).await;
-            // Sooner if a change may have been missed.
-            let _ = timeout(DEVICES_EVERY.unwatched - ROUNDS_APART, self.devices_wanted.notified()).await;
+            let left = (all_asked_at + DEVICES_EVERY.unwatched).saturating_duration_since(Instant::now());
+            // Sooner if a change may have been missed, or a device did not answer: its changes may not reach this link.
+            let pause = if silent.is_empty() { left } else { Duration::ZERO };
+            if timeout(pause, self.devices_wanted.notified()).await.is_ok() || left.is_zero() {
+                silent.clear();
+            }
         }
     }
 
-    /// Asks every paired device, alarms first, which also subscribes this link to its changes. One that is paired
-    /// meanwhile is asked by the game connection.
-    async fn devices(&self, paced_link: &PacedLink, alarms_asked: &Notify) -> Result<Result<(), Unneeded>, LinkEnd> {
+    /// Asks these paired devices, or every one if there are none of these, alarms first, which also subscribes this link to
+    /// their changes; returns those that did not answer. One that is paired meanwhile is asked by the game connection.
+    async fn devices(
+        &self,
+        paced_link: &PacedLink,
+        alarms_asked: &Notify,
+        only: &HashSet<String>,
+    ) -> Result<Result<HashSet<String>, Unneeded>, LinkEnd> {
         let server = self.server.clone();
         let read = move |db: &mut Db| smart_devices::list(db, &server);
         let mut rows = read_until_answered(&self.context.pool, &self.context.random, "devices", read).await;
+        rows.retain(|row| only.is_empty() || only.contains(&row.device_id));
         rows.sort_by_key(urgency);
+        let mut silent = HashSet::new();
         for row in rows {
             if urgency(&row) == Urgency::CanWait {
                 alarms_asked.notify_one();
@@ -61,7 +79,11 @@ impl Supervisor {
                 }
                 answer = paced_link.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
             }
-            self.count_silence(matches!(answer, Err(AskError::TimedOut)));
+            let is_silent = matches!(answer, Err(AskError::TimedOut));
+            self.count_silence(is_silent);
+            if is_silent {
+                silent.insert(row.device_id.clone());
+            }
             match &answer {
                 Err(AskError::Closed) => return Err(LinkEnd::by(AskError::Closed)),
                 Err(error @ AskError::TooMany(_)) => self.warn_of_refusal(error),
@@ -72,7 +94,7 @@ impl Supervisor {
                 return Ok(Err(Unneeded));
             }
         }
-        Ok(Ok(()))
+        Ok(Ok(silent))
     }
 }
 

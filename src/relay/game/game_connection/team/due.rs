@@ -1,0 +1,157 @@
+//! Commands with an end in time: timers, switches that turn back, leadership that is to change.
+
+use std::sync::Arc;
+
+use actix::prelude::*;
+use chrono::TimeDelta;
+
+use super::super::GameConnection;
+use crate::{
+    db::{engine::pool::Db, team_timers},
+    domain::{
+        team_command::{durations, speaker::LineUse},
+        team_timer::{TeamTimer, free_number},
+        time::Timestamp,
+    },
+    relay::{shared::write_behind::Record, state::live_state::GameUpdate},
+};
+
+/// A timer that ends later than this says so.
+const LATE: TimeDelta = TimeDelta::seconds(60);
+/// Time of a notice of a loop, which is that of the silence.
+const NOTICED_FOR: std::time::Duration = std::time::Duration::from_secs(60);
+
+impl GameConnection {
+    /// Plans a look at the commands for when something is due.
+    pub(super) fn plan_commands(&mut self, ctx: &mut Context<Self>) {
+        let now = self.context.clock.moment();
+        let timers = self.feed.live.state().timers.iter().map(|(_, timer)| timer.ends_at);
+        let backs = self.commands.switch_backs.values().map(|back| back.due_at);
+        let promotion = self.commands.promotion.as_ref().filter(|promotion| !promotion.is_said);
+        let times = timers.chain(backs).map(|at| now.at(at));
+        let due = times.chain(promotion.map(|promotion| promotion.until)).min();
+        let Some(due) = due.filter(|_| self.is_ready()) else { return };
+        if self.commands.planned.is_some_and(|(_, planned)| planned <= due) {
+            return;
+        }
+        let clock = self.context.clock.clone();
+        let reached = async move { clock.reach(due).await };
+        let look = ctx.spawn(reached.into_actor(self).map(|(), connection, ctx| {
+            connection.commands.planned = None;
+            connection.commands_due(ctx);
+        }));
+        if let Some((before, _)) = self.commands.planned.replace((look, due)) {
+            ctx.cancel_future(before);
+        }
+    }
+
+    fn commands_due(&mut self, ctx: &mut Context<Self>) {
+        // Commands that are due without a link wait for the next one.
+        if !self.is_ready() {
+            return;
+        }
+        self.timers_due(ctx);
+        self.turn_back_due(ctx);
+        let now = self.context.clock.moment();
+        if let Some(promotion) = self.commands.promotion.as_mut()
+            && !promotion.is_said
+            && promotion.until <= now
+        {
+            promotion.is_said = true;
+            self.with_texts(ctx, |connection, texts, _| {
+                connection.say(&texts.say("team.leader.failed", &[]), LineUse::Answer);
+            });
+        }
+        self.plan_commands(ctx);
+    }
+
+    /// The team has another leader, or a leader at all.
+    pub(super) fn leader_seen(&mut self, ctx: &mut Context<Self>) {
+        let leader = self.feed.live.state().team.leader_id.as_deref().and_then(|id| id.parse::<u64>().ok());
+        let Some(promotion) = self.commands.promotion.as_mut().filter(|promotion| !promotion.is_said) else { return };
+        if leader == Some(promotion.player) {
+            promotion.is_said = true;
+            let name = self.member_name(leader.unwrap_or_default());
+            self.with_texts(ctx, move |connection, texts, _| {
+                connection.say(&texts.say("team.leader.done", &[("name", &name)]), LineUse::Answer);
+            });
+        }
+    }
+
+    fn timers(&self) -> Vec<(Arc<str>, TeamTimer)> {
+        let timers = self.feed.live.state().timers.iter();
+        timers.map(|(id, timer)| (id.clone(), TeamTimer::clone(timer))).collect()
+    }
+
+    pub(super) fn start_timer(&mut self, lasts: TimeDelta, text: String, ctx: &mut Context<Self>) {
+        let now = self.context.clock.now();
+        let mut timers = self.timers();
+        let number = free_number(timers.iter().map(|(_, timer)| timer.number));
+        let (id, timer): (String, _) = (self.context.random.id(now), TeamTimer { number, text, ends_at: now + lasts });
+        timers.push((id.as_str().into(), timer.clone()));
+        self.update(GameUpdate::Timers(timers), ctx);
+        let (pool, server, stored) = (self.context.pool.clone(), self.server.clone(), (id.clone(), timer.clone()));
+        let stored = async move {
+            pool.write(move |db: &mut Db| team_timers::insert(db, &server, &stored.0, &stored.1, now)).await
+        };
+        ctx.spawn(stored.into_actor(self).map(move |stored, connection, ctx| {
+            if stored.is_err() {
+                // Perhaps it is stored all the same: the answer alone may be lost.
+                connection.delete_timer(id.as_str().into(), ctx);
+                return connection.say_failed(ctx);
+            }
+            connection.plan_commands(ctx);
+            connection.with_texts(ctx, move |connection, texts, _| {
+                let (number, left) = (timer.number.to_string(), durations::shown(lasts));
+                let places = [("number", number.as_str()), ("text", timer.text.as_str()), ("left", left.as_str())];
+                connection.say(&texts.say("team.timer", &places), LineUse::Answer);
+            });
+        }));
+    }
+
+    pub(super) fn end_timer(&mut self, number: u32, ctx: &mut Context<Self>) {
+        let Some((id, _)) = self.timers().into_iter().find(|(_, timer)| timer.number == number) else { return };
+        self.delete_timer(id, ctx);
+        self.with_texts(ctx, move |connection, texts, _| {
+            connection.say(&texts.say("team.timer.off", &[("number", &number.to_string())]), LineUse::Answer);
+        });
+    }
+
+    fn timers_due(&mut self, ctx: &mut Context<Self>) {
+        let now: Timestamp = self.context.clock.now();
+        for (id, TeamTimer { text, ends_at, .. }) in self.timers() {
+            if ends_at > now {
+                continue;
+            }
+            self.delete_timer(id, ctx);
+            self.with_texts(ctx, move |connection, texts, _| {
+                let late = now - ends_at;
+                let said = match late >= LATE {
+                    true => texts.say("team.timer.late", &[("late", &durations::shown(late)), ("text", &text)]),
+                    false => texts.say("team.timer.ended", &[("text", &text)]),
+                };
+                connection.say(&said, LineUse::Answer);
+            });
+        }
+    }
+
+    /// The world is another: the database drops the timers with its notes.
+    pub(super) fn timers_wiped(&mut self, ctx: &mut Context<Self>) {
+        self.update(GameUpdate::Timers(Vec::new()), ctx);
+    }
+
+    /// Its row is deleted once the database takes it: otherwise the timer would end once more after a start.
+    fn delete_timer(&mut self, id: Arc<str>, ctx: &mut Context<Self>) {
+        let mut timers = self.timers();
+        timers.retain(|(known, _)| *known != id);
+        self.update(GameUpdate::Timers(timers), ctx);
+        self.context.write_behind.store(Record::TimerEnded(id));
+    }
+
+    /// Takes the notice of a loop away when the silence ends.
+    pub(super) fn end_notice(&self, ctx: &mut Context<Self>) {
+        ctx.run_later(NOTICED_FOR, |connection, ctx| {
+            connection.update(GameUpdate::ChatNotice(None), ctx);
+        });
+    }
+}
