@@ -1,9 +1,11 @@
 //! The live state of one paired server, and what each answer of the game server makes of it. Pure: an update in, what
 //! follows from it out.
 
+mod clock;
 mod devices;
 mod markers;
 mod notes;
+mod team;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,7 +20,7 @@ use crate::{
             device::ReportedFacts,
             wipe::{Wipe, World},
         },
-        device::{Device, DeviceKind, Reachable},
+        device::{Device, DeviceKind, Reachable, TurnBack},
         freshness::Freshness,
         incident::{DevicePlace, Incident},
         link_reason::LinkReason,
@@ -28,7 +30,13 @@ use crate::{
         reporting::Reports,
         server_state::{ConnectionState, ServerState},
         shop::MarketGround,
-        time::{self, Moment, Timestamp},
+        team_command::{
+            daylight::{DayLearner, DaySpeeds},
+            desk::ChatNotice,
+            stillness::Stillness,
+        },
+        team_timer::TeamTimer,
+        time::{Moment, Timestamp},
         world_event::{EventKind, WorldEvent},
     },
     game::{
@@ -36,7 +44,7 @@ use crate::{
         reading,
         wire::{AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppTeamChat, AppTeamInfo, AppTime},
     },
-    relay::state::team_chat::{HeardLine, TeamChat},
+    relay::state::team_chat::{ReceivedLine, TeamChat},
 };
 
 /// A blind interval shorter than this is no event.
@@ -53,6 +61,8 @@ pub enum GameUpdate {
         alive_until: Option<Timestamp>,
         /// The game server's reports, as last known.
         reports: Reports,
+        /// Speeds of its day and night, as last learned.
+        speeds: DaySpeeds,
     },
     /// The link is up and the player token is good.
     Connected(AppInfo),
@@ -87,6 +97,12 @@ pub enum GameUpdate {
         /// The moment of the frame that it showed.
         frame_at: Option<Timestamp>,
     },
+    /// The timers that players set, all of them, by timer id.
+    Timers(Vec<(Arc<str>, TeamTimer)>),
+    /// The switches that turn back, all of them, by device id.
+    TurnBacks(HashMap<Arc<str>, TurnBack>),
+    /// A warning about our answers in the team's chat, or its end.
+    ChatNotice(Option<ChatNotice>),
     /// A broadcast of the game server, and its number on this link.
     Broadcast(u64, Box<AppBroadcast>),
 }
@@ -120,7 +136,7 @@ pub struct Outcome {
     /// One step of the state; empty = no step.
     pub changes: Vec<Change>,
     pub events: Vec<WorldEvent>,
-    pub chat: Vec<HeardLine>,
+    pub chat: Vec<ReceivedLine>,
     pub alarms: Vec<AlarmTrigger>,
     /// Alarms whose value has changed; `None`: it is no longer paired.
     pub alarm_values: Vec<(Arc<str>, Option<bool>)>,
@@ -136,6 +152,8 @@ pub struct Outcome {
     pub connection_changed: bool,
     /// More is known of the world than is stored.
     pub world: Option<World>,
+    /// The speeds of day and night, when more is known of them than is stored.
+    pub speeds: Option<DaySpeeds>,
     /// The map must be asked for.
     pub map_wanted: bool,
     /// A device that has changed and says more when asked: ask it in a moment. A tool cupboard computes its upkeep
@@ -166,8 +184,12 @@ pub struct LiveState {
     /// When a link before this state was last known to be up; until there is one.
     alive_before: Option<Timestamp>,
     freshness: Freshness,
+    day: DayLearner,
+    stillness: Stillness,
     /// When each camera showed its last frame; no poll asks for them.
     frames_at: HashMap<Arc<str>, Timestamp>,
+    /// The switches that turn back, also those that are not known yet.
+    turn_backs: HashMap<Arc<str>, TurnBack>,
     /// The last broadcasts of this link about the team and about each device. What was asked for before is older.
     team_broadcast: u64,
     device_broadcasts: HashMap<Arc<str>, u64>,
@@ -191,7 +213,10 @@ impl LiveState {
             blind_since: None,
             alive_before: None,
             freshness: Freshness::default(),
+            day: DayLearner::default(),
+            stillness: Stillness::default(),
             frames_at: HashMap::new(),
+            turn_backs: HashMap::new(),
             team_broadcast: 0,
             device_broadcasts: HashMap::new(),
         }
@@ -207,11 +232,9 @@ impl LiveState {
         self.map.is_some().then_some(&self.monuments)
     }
 
-    /// Where this member of the team is alive, if an answer not older than this says so.
-    pub fn member_place(&self, player: u64, now: Moment, age: TimeDelta) -> Option<(f64, f64)> {
-        self.freshness.team.filter(|heard| now - *heard < age)?;
-        let member = self.state.members.get(&player).filter(|member| member.alive)?;
-        member.x.zip(member.y)
+    /// When the game server last said how many players there are.
+    pub fn info_at(&self) -> Option<Timestamp> {
+        self.freshness.info.map(|heard| heard.stamp)
     }
 
     /// When the link was last known to be up.
@@ -237,7 +260,8 @@ impl LiveState {
         let mut outcome = Outcome::default();
         match update {
             // A world that is known here is newer than the stored one.
-            GameUpdate::StoredWorld { world, monuments, alive_until, reports } => {
+            GameUpdate::StoredWorld { world, monuments, alive_until, reports, speeds } => {
+                self.day.remember(speeds);
                 if !self.connected && self.blind_since.is_none() {
                     self.alive_before = alive_until;
                     self.update_reports(reports, &mut outcome);
@@ -252,6 +276,8 @@ impl LiveState {
             GameUpdate::Disconnected { state, reason, next_attempt_at } => {
                 if std::mem::take(&mut self.connected) {
                     self.detectors.link_lost(now);
+                    self.day.interrupt();
+                    self.stillness.interrupt();
                     self.blind_since = Some(now);
                 }
                 self.set_connection(state, reason, next_attempt_at, now, &mut outcome);
@@ -274,6 +300,11 @@ impl LiveState {
             }
             GameUpdate::Devices(known) => self.update_devices(known, &mut outcome),
             GameUpdate::Notes(notes) => self.update_notes(notes, &mut outcome.changes),
+            GameUpdate::Timers(timers) => self.state.timers.replace(Section::Timers, timers, &mut outcome.changes),
+            GameUpdate::TurnBacks(backs) => self.show_turn_backs(backs, &mut outcome.changes),
+            GameUpdate::ChatNotice(notice) => {
+                self.state.edit_team(&mut outcome.changes, |team| team.chat_notice = notice.map(ChatNotice::word));
+            }
             GameUpdate::NoteDeleted(id) => self.delete_note(id, &mut outcome.changes),
             GameUpdate::Device { device, answer } => self.update_device(device, answer, now, &mut outcome),
             GameUpdate::Camera { device, reachable, frame_at } => {
@@ -408,10 +439,11 @@ impl LiveState {
         self.state.edit_server(&mut outcome.changes, |server| {
             server.name = Some(plain_text(&info.name, 128)).filter(|name| !name.is_empty());
             server.map_size = Some(info.map_size).filter(|size| *size != 0);
+            server.map_seed = info.seed.filter(|seed| *seed != 0);
             server.players = Some(info.players);
             server.max_players = Some(info.max_players);
             server.queued_players = Some(info.queued_players);
-            server.wiped_at = time::from_unix(info.wipe_time);
+            server.wiped_at = Timestamp::from_unix(info.wipe_time);
         });
         if before != self.map_size() {
             self.label_notes(&mut outcome.changes);
@@ -440,38 +472,13 @@ impl LiveState {
         }
         outcome.events.push(wipe.event(now.stamp));
     }
-
-    fn update_time(&mut self, time: &AppTime, now: Moment, outcome: &mut Outcome) {
-        self.freshness.time = Some(now);
-        // A tenth of an hour is what a clock face shows.
-        let hour = |hour: f32| (0.0..=24.0).contains(&hour).then(|| (f64::from(hour) * 10.0).round() / 10.0);
-        self.state.edit_server(&mut outcome.changes, |server| {
-            server.hour = hour(time.time);
-            server.sunrise = hour(time.sunrise);
-            server.sunset = hour(time.sunset);
-        });
-    }
-
-    fn update_team(&mut self, team: AppTeamInfo, now: Moment, outcome: &mut Outcome) {
-        self.freshness.team = Some(now);
-        let map_size = self.map_size();
-        self.update_game_notes(&team, now, outcome);
-        let (leader, members) = reading::team(team, map_size);
-        let changes = &mut outcome.changes;
-        self.state.edit_team(changes, |head| head.leader_id = leader);
-        self.state.members.replace(Section::Members, members, changes);
-        let around = MapContext { map_size, monuments: &self.monuments };
-        let members = self.state.members.iter().map(|(id, member)| (*id, &**member));
-        let leader = self.state.team.leader_id.as_deref();
-        outcome.events.extend(self.detectors.team(&around, leader, members, now));
-    }
 }
 
 /// The interval in which the link was down.
 fn gap(since: Timestamp, now: Timestamp, length: TimeDelta) -> WorldEvent {
     let mut data = serde_json::Map::new();
-    data.insert("from".to_owned(), time::to_wire(since).into());
-    data.insert("to".to_owned(), time::to_wire(now).into());
+    data.insert("from".to_owned(), since.to_wire().into());
+    data.insert("to".to_owned(), now.to_wire().into());
     WorldEvent {
         kind: EventKind::Gap,
         action: "ended",

@@ -7,9 +7,9 @@ use chrono::TimeDelta;
 use crate::{
     crypto::digest::sha256_hex,
     domain::{
-        chat::{ChatLine, KeptLine},
+        chat::{ChatLine, StoredLine},
         plain_text::plain_text,
-        time::{self, Moment, Timestamp},
+        time::{Moment, Timestamp},
     },
     game::wire::AppTeamMessage,
 };
@@ -17,6 +17,8 @@ use crate::{
 /// Chat lines delivered in ten seconds; a game server that sends more loses the rest, and no one is flooded.
 const LINES: u32 = 100;
 const SPAN: TimeDelta = TimeDelta::seconds(10);
+/// A line that came this many seconds later than others was said while the game server stood still.
+const LATE: i64 = 10;
 /// Lines remembered, so that none is delivered twice.
 const REMEMBERED: usize = 256;
 /// Characters.
@@ -27,21 +29,23 @@ const ID: usize = 32;
 
 /// A line of the team's chat that was not heard before.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HeardLine {
-    pub kept: KeptLine,
+pub struct ReceivedLine {
+    pub stored: StoredLine,
     /// SteamID64 of who said it.
     pub author: u64,
     /// The line was said while we listened, or while we could not; not before.
     pub is_news: bool,
+    /// True if it came as it was said, and neither in a history nor late.
+    pub is_live: bool,
 }
 
 /// The lines of one player, one second and the same words: the game does not distinguish them.
-struct SeenLine {
+struct EqualLines {
     /// Id of the first of them.
     id: String,
     count: u32,
     /// Number of them that were only in a history, and may still come as broadcasts.
-    untold: u32,
+    expected: u32,
 }
 
 /// See the module.
@@ -49,9 +53,11 @@ struct SeenLine {
 pub struct TeamChat {
     /// The first history has come.
     primed: bool,
-    seen: VecDeque<SeenLine>,
+    seen: VecDeque<EqualLines>,
     /// The second of the last line, and how many were before it in that second: the game gives no finer order.
     last: (u32, u32),
+    /// The line of this link that came soonest after it was said, by the game server's clock: that may be minutes off.
+    soonest: Option<(Moment, u32)>,
     window_start: Option<Moment>,
     in_window: u32,
     /// Lines that were too many and are not reported yet.
@@ -80,8 +86,11 @@ fn numbered(first: String, number: u32) -> String {
 impl TeamChat {
     /// The game server's history, which comes after each connect. The first only shows what was said before; after a
     /// gap, what was said meanwhile is new.
-    pub fn history(&mut self, mut lines: Vec<AppTeamMessage>, now: Moment) -> Vec<HeardLine> {
+    pub fn history(&mut self, mut lines: Vec<AppTeamMessage>, now: Moment) -> Vec<ReceivedLine> {
         lines.sort_by_key(|line| line.time);
+        // More would push each other out of what is remembered, and be new each time.
+        lines.drain(..lines.len().saturating_sub(REMEMBERED));
+        self.soonest = None;
         let first = !std::mem::replace(&mut self.primed, true);
         let mut shown: HashMap<String, u32> = HashMap::new();
         let mut heard = Vec::new();
@@ -92,7 +101,7 @@ impl TeamChat {
             let seen = self.seen(id);
             if *number > seen.count {
                 seen.count += 1;
-                seen.untold += 1;
+                seen.expected += 1;
                 let kept_as = numbered(seen.id.clone(), seen.count);
                 heard.extend(self.hear(line, kept_as, now));
             }
@@ -105,35 +114,46 @@ impl TeamChat {
         heard
     }
 
-    /// A line that was just said; none if a history had it, or it is one too many. The game sends each line once: the
-    /// same words again in the same second are another line.
-    pub fn line(&mut self, line: AppTeamMessage, now: Moment) -> Option<HeardLine> {
+    /// A line that was just said; none if it is one too many. One that a history had is no news. The game sends each
+    /// line once: the same words again in the same second are another line.
+    pub fn line(&mut self, line: AppTeamMessage, now: Moment) -> Option<ReceivedLine> {
+        let is_live = !self.is_late(line.time, now);
         let seen = self.seen(id(&line));
-        if seen.untold > 0 {
-            seen.untold -= 1;
-            return None;
+        let is_news = seen.expected == 0;
+        match is_news {
+            true => seen.count += 1,
+            false => seen.expected -= 1,
         }
-        seen.count += 1;
-        let kept_as = numbered(seen.id.clone(), seen.count);
-        self.hear(line, kept_as, now)
+        let kept_as = numbered(seen.id.clone(), seen.count - seen.expected);
+        let heard = self.hear(line, kept_as, now)?;
+        Some(ReceivedLine { is_news, is_live, ..heard })
+    }
+
+    fn is_late(&mut self, time: u32, now: Moment) -> bool {
+        let later = |(at, said): (Moment, u32)| (now - at).num_seconds() - (i64::from(time) - i64::from(said));
+        let later = self.soonest.map_or(0, later);
+        if later <= 0 {
+            self.soonest = Some((now, time));
+        }
+        later >= LATE
     }
 
     /// The record of the lines with this id.
-    fn seen(&mut self, id: String) -> &mut SeenLine {
+    fn seen(&mut self, id: String) -> &mut EqualLines {
         let place = match self.seen.iter().position(|seen| seen.id == id) {
             Some(place) => place,
             None => {
                 if self.seen.len() >= REMEMBERED {
                     self.seen.pop_front();
                 }
-                self.seen.push_back(SeenLine { id, count: 0, untold: 0 });
+                self.seen.push_back(EqualLines { id, count: 0, expected: 0 });
                 self.seen.len() - 1
             }
         };
         &mut self.seen[place]
     }
 
-    fn hear(&mut self, line: AppTeamMessage, id: String, now: Moment) -> Option<HeardLine> {
+    fn hear(&mut self, line: AppTeamMessage, id: String, now: Moment) -> Option<ReceivedLine> {
         if self.window_start.is_none_or(|start| now - start >= SPAN) {
             (self.window_start, self.in_window) = (Some(now), 0);
         }
@@ -143,15 +163,21 @@ impl TeamChat {
             return None;
         }
         let ts = self.said_at(line.time, now.stamp);
-        let content = ChatLine { author: plain_text(&line.name, AUTHOR), text: shown_text(&line.message), ts };
-        Some(HeardLine { kept: KeptLine { id, line: content }, author: line.steam_id, is_news: true })
+        let (author, author_id) = (plain_text(&line.name, AUTHOR), Some(line.steam_id.to_string()));
+        let content = ChatLine { author, author_id, text: shown_text(&line.message), ts };
+        Some(ReceivedLine {
+            stored: StoredLine { id, line: content },
+            author: line.steam_id,
+            is_news: true,
+            is_live: false,
+        })
     }
 
     /// When it was said. Lines of one second are a microsecond apart, in the order in which they came.
     fn said_at(&mut self, time: u32, now: Timestamp) -> Timestamp {
         let before = if self.last.0 == time { (self.last.1 + 1).min(999) } else { 0 };
         self.last = (time, before);
-        let said = time::from_unix(time).map_or(now, |said| said.min(now));
+        let said = Timestamp::from_unix(time).map_or(now, |said| said.min(now));
         said + TimeDelta::microseconds(before.into())
     }
 
@@ -179,25 +205,25 @@ mod tests {
         AppTeamMessage { steam_id: 1, name: "Ann".into(), message: message.into(), time, ..Default::default() }
     }
 
-    fn texts(lines: &[HeardLine]) -> Vec<&str> {
-        lines.iter().filter(|heard| heard.is_news).map(|heard| heard.kept.line.text.as_str()).collect()
+    fn texts(lines: &[ReceivedLine]) -> Vec<&str> {
+        lines.iter().filter(|heard| heard.is_news).map(|heard| heard.stored.line.text.as_str()).collect()
     }
 
     #[test]
     fn the_first_history_is_old_and_what_a_later_one_adds_is_new_in_order() {
         let mut chat = TeamChat::default();
         let first = chat.history(vec![said(1, "a")], at(10));
-        assert_eq!((first.len(), texts(&first).len()), (1, 0), "kept, and not told");
-        assert_eq!(chat.line(said(2, "b"), at(11)).map(|heard| heard.kept.line.text), Some("b".into()));
+        assert_eq!((first.len(), texts(&first).len()), (1, 0), "kept, and not announced");
+        assert_eq!(chat.line(said(2, "b"), at(11)).map(|heard| heard.stored.line.text), Some("b".into()));
         let later = chat.history(vec![said(4, "d"), said(3, "c"), said(1, "a"), said(2, "b")], at(90));
         assert_eq!(texts(&later), ["c", "d"]);
     }
 
     #[test]
     fn the_same_words_in_one_second_are_as_many_lines_as_were_said() {
-        let ids = |lines: Vec<HeardLine>| lines.into_iter().map(|heard| heard.kept.id).collect::<Vec<_>>();
+        let ids = |lines: Vec<ReceivedLine>| lines.into_iter().map(|heard| heard.stored.id).collect::<Vec<_>>();
         let mut chat = TeamChat::default();
-        let live: Vec<_> = (0..3).map(|_| chat.line(said(1, "a"), at(1)).unwrap().kept.id).collect();
+        let live: Vec<_> = (0..3).map(|_| chat.line(said(1, "a"), at(1)).unwrap().stored.id).collect();
         assert!(live[0] != live[1] && live[1] != live[2] && live[2] != live[0]);
         let known = vec![said(1, "a"); 3];
         assert_eq!(chat.history(known.clone(), at(2)).len(), 0, "all of them are known");
@@ -206,8 +232,9 @@ mod tests {
         assert_eq!(ids(TeamChat::default().history(known, at(9))), live);
         let mut chat = TeamChat::default();
         assert_eq!(ids(chat.history(vec![said(1, "a")], at(1))), live[..1]);
-        assert!(chat.line(said(1, "a"), at(1)).is_none(), "what the history had is told late");
-        assert_eq!(chat.line(said(1, "a"), at(1)).unwrap().kept.id, live[1]);
+        let late = chat.line(said(1, "a"), at(1)).unwrap();
+        assert!(!late.is_news && late.is_live && late.stored.id == live[0], "it is a command, and delivered once");
+        assert_eq!(chat.line(said(1, "a"), at(1)).unwrap().stored.id, live[1]);
     }
 
     #[test]
@@ -215,24 +242,35 @@ mod tests {
         let mut chat = TeamChat::default();
         let first = chat.line(said(1, "a"), at(0)).unwrap();
         let second = chat.line(said(2, "a"), at(1)).expect("the same words said again");
-        assert_ne!(second.kept.id, first.kept.id);
+        assert_ne!(second.stored.id, first.stored.id);
         // Another process hears it once more.
         let again = TeamChat::default().line(said(1, "a"), at(500)).unwrap();
-        assert_eq!(again.kept.id, first.kept.id);
+        assert_eq!(again.stored.id, first.stored.id);
         let others = [AppTeamMessage { steam_id: 2, ..said(1, "a") }, said(1, "b")];
         for other in others {
-            assert_ne!(chat.line(other, at(2)).unwrap().kept.id, first.kept.id);
+            assert_ne!(chat.line(other, at(2)).unwrap().stored.id, first.stored.id);
         }
+    }
+
+    #[test]
+    fn a_line_is_late_by_the_game_servers_own_clock() {
+        let mut chat = TeamChat::default();
+        let mut is_live = |time, now| chat.line(said(time, "x"), at(now)).unwrap().is_live;
+        // Three minutes behind.
+        assert!(is_live(1_000, 1_180) && is_live(1_100, 1_281));
+        assert!(!is_live(1_200, 1_390), "the game stood still");
+        assert!(is_live(1_300, 1_489) && !is_live(1_300, 1_490));
+        assert!(!TeamChat::default().history(vec![said(1_000, "x")], at(1_000))[0].is_live);
     }
 
     #[test]
     fn lines_of_one_second_keep_their_order_and_none_is_said_in_the_future() {
         let mut chat = TeamChat::default();
-        let lines = ["a", "b", "c"].map(|text| chat.line(said(7, text), at(8)).unwrap().kept.line.ts);
+        let lines = ["a", "b", "c"].map(|text| chat.line(said(7, text), at(8)).unwrap().stored.line.ts);
         assert!(lines.is_sorted() && lines[0] < lines[1] && lines[2] - lines[0] < TimeDelta::milliseconds(1));
         assert_eq!(lines[0], at(7).stamp);
         for odd in [u32::MAX, 0] {
-            assert_eq!(chat.line(said(odd, "x"), at(9)).unwrap().kept.line.ts, at(9).stamp);
+            assert_eq!(chat.line(said(odd, "x"), at(9)).unwrap().stored.line.ts, at(9).stamp);
         }
     }
 
@@ -245,7 +283,7 @@ mod tests {
         assert_eq!(chat.take_dropped(at(14)), None, "more may follow");
         assert_eq!(chat.next_due(), Some(at(15)));
         assert_eq!(chat.take_dropped(at(15)), Some(400));
-        assert_eq!((chat.take_dropped(at(15)), chat.next_due()), (None, None), "it is told once");
+        assert_eq!((chat.take_dropped(at(15)), chat.next_due()), (None, None), "it is announced once");
         assert!(chat.line(said(1_000, "x"), at(15)).is_some());
     }
 

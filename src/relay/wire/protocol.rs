@@ -317,7 +317,7 @@ impl ClientMessage {
 
 /// An event, with the id under which the timeline has it; otherwise the same as an entry there.
 #[derive(Serialize)]
-pub struct KnownEvent<'a> {
+pub struct EventMessage<'a> {
     /// Absent for an event that the timeline does not keep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<&'a str>,
@@ -327,7 +327,7 @@ pub struct KnownEvent<'a> {
 
 /// A line of chat, with the id under which `GET /paired-servers/{id}/chat` has it.
 #[derive(Serialize, ToSchema)]
-pub struct KnownLine<'a> {
+pub struct ChatMessage<'a> {
     pub id: &'a str,
     #[serde(flatten)]
     pub line: &'a ChatLine,
@@ -373,7 +373,7 @@ pub enum ServerMessage<'a> {
         #[schema(value_type = String)]
         server_id: &'a ServerId,
         #[schema(value_type = WorldEvent)]
-        event: KnownEvent<'a>,
+        event: EventMessage<'a>,
     },
     /// The team said something in the game. At most 20 lines in 10 s reach one connection; an `event` of kind `chat`
     /// and action `dropped` says in `data.lines` how many more there were. What was said while a client was away is not
@@ -382,7 +382,7 @@ pub enum ServerMessage<'a> {
     Chat {
         #[schema(value_type = String)]
         server_id: &'a ServerId,
-        chat: KnownLine<'a>,
+        chat: ChatMessage<'a>,
     },
     /// A raid alarm. It is never dropped. An overlay that was made for some sections gets it if `raids` is one of them.
     /// `state.raids` may show the incident before, and for long after.
@@ -425,7 +425,7 @@ impl Refusal {
 
 /// The event that this number of lines of the server's chat were dropped, as a frame.
 pub fn chat_dropped(server: &ServerId, lines: u32, now: Timestamp) -> SharedFrame {
-    let event = KnownEvent { id: None, event: &WorldEvent::chat_dropped(lines, now) };
+    let event = EventMessage { id: None, event: &WorldEvent::chat_dropped(lines, now) };
     ServerMessage::Event { server_id: server, event }.frame()
 }
 

@@ -9,7 +9,7 @@ use crate::{
     domain::{ids::UserId, sections::Sections},
     relay::wire::{
         frame::SharedFrame,
-        receipt::Taken,
+        receipt::DeliveryCount,
         steps::{Step, Steps},
     },
 };
@@ -57,7 +57,7 @@ pub enum Publication {
     Deliver { lane: Lane, about: Sections, frame: SharedFrame },
     /// A raid alarm, for every client but those of users who have taken note; answered when the sockets have it or are
     /// gone. Each socket that has it is counted in `taken` at once.
-    DeliverAlarm { frame: SharedFrame, acknowledged: Arc<[UserId]>, taken: Arc<Taken> },
+    DeliverAlarm { frame: SharedFrame, acknowledged: Arc<[UserId]>, taken: Arc<DeliveryCount> },
     /// Steps were left out because the subscriber was too busy; a snapshot makes up for them.
     Skipped,
     /// The game connection has failed, and another takes its place: find the server again.

@@ -20,7 +20,7 @@ use crate::{
         frame::SharedFrame,
         protocol::{self, ServerMessage},
         publication::{AllowedUsers, Lane, Position, Publication},
-        receipt::Taken,
+        receipt::DeliveryCount,
         steps::{Step, Steps},
     },
 };
@@ -150,9 +150,9 @@ impl Publisher {
         raid: &Raid,
         acknowledged: &[UserId],
         heard_at: Option<Instant>,
-    ) -> (Arc<Taken>, impl Future<Output = usize> + use<>) {
+    ) -> (Arc<DeliveryCount>, impl Future<Output = usize> + use<>) {
         let frame = ServerMessage::Raid { server_id: &self.server, raid }.frame();
-        let taken = Taken::since(heard_at);
+        let taken = DeliveryCount::since(heard_at);
         let alarm = Publication::DeliverAlarm { frame, acknowledged: acknowledged.into(), taken: taken.clone() };
         let send = |known: &Subscriber| known.recipient.send(alarm.clone());
         let answers = join_all(self.subscribers.iter().map(send).collect::<Vec<_>>());
@@ -177,10 +177,10 @@ mod tests {
     use std::{cell::RefCell, rc::Rc};
 
     use actix::prelude::*;
-    use chrono::DateTime;
 
     use super::*;
     use crate::domain::incident::DevicePlace;
+    use crate::domain::time::Timestamp;
 
     /// Notes what it gets; reports two sockets for every alarm.
     struct Probe {
@@ -213,11 +213,11 @@ mod tests {
     }
 
     fn publisher() -> (Publisher, ServerState) {
-        (Publisher::new("one".into(), 7), ServerState::new(DateTime::UNIX_EPOCH))
+        (Publisher::new("one".into(), 7), ServerState::new(Timestamp::UNIX_EPOCH))
     }
 
     fn now() -> Moment {
-        DateTime::UNIX_EPOCH.into()
+        Timestamp::UNIX_EPOCH.into()
     }
 
     fn leader(state: &mut ServerState, id: u64) -> Vec<Change> {
@@ -303,13 +303,13 @@ mod tests {
             alarm_id: "7".into(),
             alarm_name: "Front door".into(),
             place: DevicePlace::default(),
-            ts: DateTime::UNIX_EPOCH,
+            ts: Timestamp::UNIX_EPOCH,
             count: 1,
             update: false,
             late: false,
             drill: false,
         };
-        assert_eq!(publisher.deliver_alarm(&raid, &[], None).1.await, 0, "nobody watches");
+        assert_eq!(publisher.deliver_alarm(&raid, &[], None).1.await, 0, "without watchers");
         let subscribers = [subscriber(16), subscriber(16)];
         subscribers.iter().for_each(|(recipient, _)| publisher.subscribe(recipient.clone()));
         assert_eq!(publisher.deliver_alarm(&raid, &[], None).1.await, 4);

@@ -4,7 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -16,14 +16,15 @@ use tokio::{
 
 /// The sockets that took one alarm so far, on all threads.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct DeliveryCount {
     sockets: AtomicUsize,
     first: Notify,
+    first_at: OnceLock<Instant>,
     /// When its alarm was heard, if it was just now.
     heard_at: Option<Instant>,
 }
 
-impl Taken {
+impl DeliveryCount {
     /// None yet; how long each takes is counted from here.
     pub fn since(heard_at: Option<Instant>) -> Arc<Self> {
         Arc::new(Self { heard_at, ..Self::default() })
@@ -41,8 +42,14 @@ impl Taken {
         }
     }
 
+    /// When the first socket took it.
+    pub fn first_at(&self) -> Option<Instant> {
+        self.first_at.get().copied()
+    }
+
     /// One more.
     pub fn add(&self) {
+        self.first_at.get_or_init(Instant::now);
         self.sockets.fetch_add(1, Ordering::Relaxed);
         self.first.notify_one();
     }
@@ -62,7 +69,7 @@ pub struct Receipt {
     /// A patch has shown the alarm where its message waits: it is not late when that follows.
     is_shown: Cell<bool>,
     /// For an alarm: counts the sockets of all threads.
-    on_all_threads: Option<Arc<Taken>>,
+    on_all_threads: Option<Arc<DeliveryCount>>,
     /// Sent on at the first socket, or dropped with the last copy.
     first: RefCell<Option<oneshot::Sender<()>>>,
     /// Never sent on: dropping it is the report.
@@ -71,7 +78,7 @@ pub struct Receipt {
 
 impl Receipt {
     /// A receipt of an alarm, its count, and a channel that ends when every copy is gone, written or not.
-    pub fn of_alarm(on_all_threads: Arc<Taken>) -> (Rc<Self>, Rc<Cell<usize>>, oneshot::Receiver<()>) {
+    pub fn of_alarm(on_all_threads: Arc<DeliveryCount>) -> (Rc<Self>, Rc<Cell<usize>>, oneshot::Receiver<()>) {
         let (sender, finished) = oneshot::channel();
         let taken = Rc::new(Cell::new(0));
         let receipt = Self {

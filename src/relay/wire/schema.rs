@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::{
-    domain::{limits, word_lists},
+    domain::{limits, time, word_lists},
     relay::wire::{
         close::Reason,
         protocol::{ClientMessage, ServerMessage},
@@ -25,6 +25,7 @@ pub fn document() -> Value {
     ServerMessage::schemas(&mut schemas);
     let schemas: BTreeMap<_, _> = schemas.into_iter().collect();
     let mut definitions = serde_json::to_value(schemas).expect("schemas are plain data");
+    time::inline(&mut definitions);
     point_to_definitions(&mut definitions);
     let words = word_lists::refer(&mut definitions, "#/$defs/");
     if let Some(definitions) = definitions.as_object_mut() {

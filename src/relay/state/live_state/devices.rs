@@ -12,7 +12,7 @@ use crate::{
     domain::{
         change::{Change, Section},
         detect::{MapContext, alarm::Alarms},
-        device::{Device, DeviceKind, DeviceReport, Reachable},
+        device::{Device, DeviceKind, DeviceReport, Reachable, TurnBack},
         grid::{self, GridStyle},
         ids::UserId,
         incident::DevicePlace,
@@ -52,9 +52,11 @@ impl LiveState {
                 self.detectors.devices.remember(&id, reported);
             }
             let place = device_place(place, map_size);
+            let turns_back = self.turn_backs.get(&id).copied();
+            let (value, storage, reachable) = (None, None, Reachable::Pending);
             let device = match self.state.devices.get(&id) {
                 Some(device) => Device { name, label, place, ..Device::clone(device) },
-                None => Device { kind, name, label, place, value: None, reachable: Reachable::Pending, storage: None },
+                None => Device { kind, name, label, place, value, reachable, storage, turns_back },
             };
             (id, device)
         };
@@ -69,6 +71,19 @@ impl LiveState {
         for (id, device) in all {
             let place = device_place(device.place.x.zip(device.place.y), map_size);
             self.state.devices.put(Section::Devices, id, Some(Device { place, ..device }), changes);
+        }
+    }
+
+    pub(super) fn show_turn_backs(&mut self, backs: HashMap<Arc<str>, TurnBack>, changes: &mut Vec<Change>) {
+        let before = std::mem::replace(&mut self.turn_backs, backs);
+        let ids = before.keys().chain(self.turn_backs.keys().filter(|id| !before.contains_key(*id)));
+        for id in ids {
+            let turns_back = self.turn_backs.get(id).copied();
+            if turns_back != before.get(id).copied()
+                && let Some(device) = self.state.devices.get(id).map(|device| Device::clone(device))
+            {
+                self.state.devices.put(Section::Devices, id.clone(), Some(Device { turns_back, ..device }), changes);
+            }
         }
     }
 

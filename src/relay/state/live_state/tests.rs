@@ -184,6 +184,7 @@ fn a_wipe_in_our_absence_is_seen_from_the_stored_world_and_what_is_known_is_newe
         monuments: None,
         alive_until: None,
         reports: Default::default(),
+        speeds: Default::default(),
     };
     watched.update(stored(1_000));
     let events = watched.update(GameUpdate::Connected(info(90_000))).events;
@@ -193,12 +194,13 @@ fn a_wipe_in_our_absence_is_seen_from_the_stored_world_and_what_is_known_is_newe
 }
 
 #[test]
-fn the_time_between_two_lives_of_the_service_is_a_gap_of_which_the_second_tells_once() {
+fn the_time_between_two_lives_of_the_service_is_a_gap_that_the_second_reports_once() {
     let stored = |alive_until| GameUpdate::StoredWorld {
         world: None,
         monuments: None,
         alive_until,
         reports: Default::default(),
+        speeds: Default::default(),
     };
     let mut watched = Watched::new();
     watched.update(stored(Some(at(-600))));
@@ -206,7 +208,7 @@ fn the_time_between_two_lives_of_the_service_is_a_gap_of_which_the_second_tells_
     let events = watched.update(GameUpdate::Connected(info(1_000))).events;
     let [gap] = &events[..] else { panic!("{events:?}") };
     assert_eq!((gap.kind, gap.ts), (EventKind::Gap, at(0)));
-    assert_eq!((&gap.data["from"], &gap.data["to"]), (&time::to_wire(at(-600)).into(), &time::to_wire(at(0)).into()));
+    assert_eq!((&gap.data["from"], &gap.data["to"]), (&at(-600).to_wire().into(), &at(0).to_wire().into()));
     assert_eq!(watched.live.alive_at(at(5).into()), Some(at(5)));
     let down = || GameUpdate::Disconnected { state: ConnectionState::Unreachable, reason: None, next_attempt_at: None };
     watched.now = 10;
@@ -240,6 +242,7 @@ fn the_map_is_asked_for_once_in_a_wipe_also_across_a_restart() {
         monuments: Some(monuments.clone()),
         alive_until: None,
         reports: Default::default(),
+        speeds: Default::default(),
     });
     let up = restarted.update(GameUpdate::Connected(info(1_060)));
     assert!(!up.map_wanted && up.events.is_empty(), "the game server rounds its wipe time");
@@ -383,7 +386,7 @@ fn chat_and_a_broadcast_of_several_parts_are_one_outcome() {
         ..AppBroadcast::default()
     };
     let outcome = watched.update(GameUpdate::Broadcast(1, Box::new(broadcast)));
-    assert_eq!(outcome.chat.iter().map(|line| line.kept.line.text.as_str()).collect::<Vec<_>>(), ["new"]);
+    assert_eq!(outcome.chat.iter().map(|line| line.stored.line.text.as_str()).collect::<Vec<_>>(), ["new"]);
     assert_eq!(watched.client["team"]["members"]["7"]["name"], "Ann");
 }
 
@@ -481,7 +484,7 @@ fn sections_without_answers_become_stale_also_without_a_link_and_fresh_with_the_
     assert!(watched.tick().changes.is_empty() && watched.client["server"].get("stale").is_none());
     watched.now += 10;
     watched.tick();
-    let as_of = |seconds| serde_json::json!({ "asOf": time::to_wire(at(seconds)) });
+    let as_of = |seconds| serde_json::json!({ "asOf": at(seconds).to_wire() });
     assert_eq!(watched.client["server"]["stale"], serde_json::json!({ "mapMarkers": as_of(100_000) }));
     let (state, reason) = (ConnectionState::Unreachable, Some(LinkReason::Closed));
     watched.update(GameUpdate::Disconnected { state, reason, next_attempt_at: None });

@@ -64,7 +64,7 @@ fn a_refusal_names_what_is_wrong_and_its_ids() {
         ),
         (
             r#"{"type":"subscribe","serverId":"s","sections":["chat"]}"#,
-            "sections must be a list of keys of the state: server, team, mapMarkers, devices, mapNotes, raids",
+            "sections must be a list of keys of the state: server, team, mapMarkers, devices, mapNotes, raids, timers",
         ),
         (r#"{"type":"subscribe","serverId":["s"]}"#, "serverId must be a string"),
         (r#"{"type":"raidAck","serverId":"s","incident":"i","requestId":1}"#, "requestId must be a string"),

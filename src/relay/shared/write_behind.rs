@@ -1,5 +1,5 @@
 //! The one way of world events and chat into the database: a bounded write-behind queue, written in batches. Only the
-//! author of a line in the chat waits for it. While the database does not answer, the queue waits. Facts that do not
+//! author of a line in the chat waits for it. While the database does not answer, the queue waits. Records that do not
 //! fit are dropped, counted and reported.
 
 use std::{
@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     crypto::random::Random,
     db::{
-        chat_lines,
+        chat_lines, day_speeds,
         engine::{
             error::DbError,
             pool::{Db, Pool},
@@ -30,13 +30,17 @@ use crate::{
         map_notes::{self, StoredNote},
         maps,
         markets::{self, MarketStep},
-        paired_servers, shop_watches, smart_devices, timeline,
+        paired_servers,
+        query_failures::log_failure,
+        shop_watches, smart_devices, spoken_alarms, team_timers, timeline,
     },
     domain::{
         backoff::Backoff,
-        chat::KeptLine,
-        ids::ServerId,
+        chat::StoredLine,
+        ids::{GameServerId, ServerId},
         shop::watch::ShopWatch,
+        spoken_alarm::SpokenLine,
+        team_command::daylight::DaySpeeds,
         time::Timestamp,
         timeline::{TimelineEntry, TimelineOwner},
         world_map::WorldMap,
@@ -44,7 +48,7 @@ use crate::{
     game::decoding::DecodingPermit,
 };
 
-/// Facts that wait. At a few hundred bytes each, some megabytes.
+/// Records that wait. At a few hundred bytes each, some megabytes.
 const WAITING: usize = 20_000;
 /// Markets that wait: the changes of one are dozens of kilobytes. Others keep theirs, which are fewer, until their next
 /// answer.
@@ -68,7 +72,7 @@ pub struct NewMap {
 
 /// Something to keep.
 #[derive(Clone, Debug)]
-pub enum Fact {
+pub enum Record {
     Event(TimelineOwner, TimelineEntry),
     /// Changes of a game server's shops.
     Market(MarketStep),
@@ -79,24 +83,30 @@ pub enum Fact {
     LinkAlive(ServerId, Timestamp),
     /// The game server has accepted the credentials of this version.
     Accepted(ServerId, i32),
-    /// The facts that events have reported of this device of this server, as JSON.
+    /// The records that events have reported of this device of this server, as JSON.
     Device(ServerId, Arc<str>, String),
     /// A line of the team's chat.
-    Chat(ServerId, KeptLine),
+    Chat(ServerId, StoredLine),
+    /// The speeds of day and night of a game server.
+    DaySpeeds(GameServerId, DaySpeeds),
     /// A note of the detector.
     Note(ServerId, StoredNote),
     /// The notes that the team has placed in the game, all of them.
     GameNotes(ServerId, Vec<StoredNote>),
-    /// The world of this server was wiped then: its map notes are gone.
+    /// The timer of a team's chat with this id has ended.
+    TimerEnded(Arc<str>),
+    /// The way of this incident's line into the team's chat.
+    Spoken(ServerId, Arc<str>, SpokenLine),
+    /// The world of this server was wiped then: its map notes and timers are gone.
     NotesWiped(ServerId, Timestamp),
 }
 
-impl Fact {
-    /// This fact in parts of at most a batch.
+impl Record {
+    /// This record in parts of at most a batch.
     fn parts(self) -> Vec<Self> {
         match self {
             Self::Market(step) => step.parts(BATCH).into_iter().map(Self::Market).collect(),
-            fact => vec![fact],
+            record => vec![record],
         }
     }
 
@@ -112,7 +122,7 @@ impl Fact {
 }
 
 enum Message {
-    Fact(Box<Fact>),
+    Record(Box<Record>),
     Market(Box<MarketStep>, MarketPermit),
     /// Answer when everything before is stored.
     Flush(oneshot::Sender<()>),
@@ -121,38 +131,38 @@ enum Message {
 /// The right of a market to wait in the queue.
 pub type MarketPermit = OwnedSemaphorePermit;
 
-/// Takes facts; clones share the queue.
+/// Takes records; clones share the queue.
 #[derive(Clone)]
-pub struct FactSink {
+pub struct WriteBehind {
     queue: mpsc::Sender<Message>,
     markets: Arc<Semaphore>,
     dropped: Arc<AtomicU64>,
 }
 
 /// The other end of the queue.
-struct FactWriter {
+struct WriteBehindTask {
     queue: mpsc::Receiver<Message>,
     dropped: Arc<AtomicU64>,
 }
 
-impl FactSink {
-    /// A sink whose facts are written on this thread's runtime, until the last of its clones is gone.
+impl WriteBehind {
+    /// A sink whose records are written on this thread's runtime, until the last of its clones is gone.
     pub fn start(pool: Pool, random: Random) -> Self {
         let (sink, writer) = Self::new();
         actix::spawn(writer.run(pool, random));
         sink
     }
 
-    fn new() -> (Self, FactWriter) {
+    fn new() -> (Self, WriteBehindTask) {
         let (sender, queue) = mpsc::channel(WAITING);
         let dropped = Arc::<AtomicU64>::default();
         let markets = Arc::new(Semaphore::new(MARKETS_WAITING));
-        (Self { queue: sender, markets, dropped: dropped.clone() }, FactWriter { queue, dropped })
+        (Self { queue: sender, markets, dropped: dropped.clone() }, WriteBehindTask { queue, dropped })
     }
 
-    /// Keeps a fact, if there is room.
-    pub fn store(&self, fact: Fact) {
-        if self.queue.try_send(Message::Fact(Box::new(fact))).is_err() {
+    /// Keeps a record, if there is room.
+    pub fn store(&self, record: Record) {
+        if self.queue.try_send(Message::Record(Box::new(record))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -184,7 +194,7 @@ impl FactSink {
     }
 }
 
-impl FactWriter {
+impl WriteBehindTask {
     async fn run(mut self, pool: Pool, random: Random) {
         let mut batch = Vec::with_capacity(BATCH);
         while self.queue.recv_many(&mut batch, BATCH).await > 0 {
@@ -203,27 +213,27 @@ impl FactWriter {
                 // All that is gathered by then is in the batch.
                 let _ = timeout(GATHERED_FOR, gather).await;
             }
-            let (mut facts, mut rows, mut waiting) = (Vec::new(), 0, Vec::new());
+            let (mut records, mut rows, mut waiting) = (Vec::new(), 0, Vec::new());
             for message in batch.drain(..) {
-                let (fact, _turn) = match message {
-                    Message::Fact(fact) => (*fact, None),
-                    Message::Market(step, turn) => (Fact::Market(*step), Some(turn)),
+                let (record, _turn) = match message {
+                    Message::Record(record) => (*record, None),
+                    Message::Market(step, turn) => (Record::Market(*step), Some(turn)),
                     Message::Flush(done) => {
                         waiting.push(done);
                         continue;
                     }
                 };
-                for part in fact.parts() {
-                    if rows + part.rows() > BATCH && !facts.is_empty() {
-                        store(&pool, &random, std::mem::take(&mut facts).into()).await;
+                for part in record.parts() {
+                    if rows + part.rows() > BATCH && !records.is_empty() {
+                        store(&pool, &random, std::mem::take(&mut records).into()).await;
                         rows = 0;
                     }
                     rows += part.rows();
-                    facts.push(part);
+                    records.push(part);
                 }
             }
-            if !facts.is_empty() {
-                store(&pool, &random, facts.into()).await;
+            if !records.is_empty() {
+                store(&pool, &random, records.into()).await;
             }
             for done in waiting {
                 let _ = done.send(());
@@ -236,45 +246,51 @@ impl FactWriter {
     }
 }
 
-/// Stores the facts, again and again until the database answers. One that it refuses is left out, and only that one.
-async fn store(pool: &Pool, random: &Random, facts: Arc<[Fact]>) {
+/// Stores the records, again and again until the database answers. One that it refuses is left out, and only that one.
+async fn store(pool: &Pool, random: &Random, records: Arc<[Record]>) {
     let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_PAUSE);
     loop {
-        let all = facts.clone();
-        let error = match pool.write(move |db| all.iter().try_for_each(|fact| write(db, fact))).await {
+        let all = records.clone();
+        let error = match pool.write(move |db| all.iter().try_for_each(|record| write(db, record))).await {
             Ok(()) => return,
             Err(error) => error,
         };
         match error {
             // Its paired server is gone.
-            DbError::Conflict if facts.len() == 1 => return,
+            DbError::Conflict if records.len() == 1 => return,
             DbError::Conflict => {
-                for fact in facts.iter() {
-                    Box::pin(store(pool, random, [fact.clone()].into())).await;
+                for record in records.iter() {
+                    Box::pin(store(pool, random, [record.clone()].into())).await;
                 }
                 return;
             }
             error => {
-                log::warn!(facts = facts.len(); "world events are stored again later: {error}");
+                log_failure("world events are stored again later", &error);
                 sleep(backoff.after(Duration::ZERO, Duration::ZERO, random.byte())).await;
             }
         }
     }
 }
 
-fn write(db: &mut Db, fact: &Fact) -> Result<(), DbError> {
-    match fact {
-        Fact::Event(owner, entry) => timeline::insert(db, owner, entry),
-        Fact::Market(step) => markets::write(db, step),
-        Fact::Finding(watch) => shop_watches::save_finding(db, watch),
-        Fact::Map(new) => maps::put(db, &new.address, new.port, &new.map, new.at),
-        Fact::LinkAlive(server, at) => paired_servers::set_link_alive(db, server, *at),
-        Fact::Accepted(server, version) => paired_servers::set_accepted(db, server, *version),
-        Fact::Device(server, device, reported) => smart_devices::set_reported(db, server, device, reported),
-        Fact::Chat(server, line) => chat_lines::insert(db, server, line),
-        Fact::Note(server, note) => map_notes::insert(db, server, note),
-        Fact::GameNotes(server, notes) => map_notes::replace_game_notes(db, server, notes),
-        Fact::NotesWiped(server, at) => map_notes::wipe(db, server, *at).map(drop),
+fn write(db: &mut Db, record: &Record) -> Result<(), DbError> {
+    match record {
+        Record::Event(owner, entry) => timeline::insert(db, owner, entry),
+        Record::Market(step) => markets::write(db, step),
+        Record::Finding(watch) => shop_watches::save_finding(db, watch),
+        Record::Map(new) => maps::put(db, &new.address, new.port, &new.map, new.at),
+        Record::LinkAlive(server, at) => paired_servers::set_link_alive(db, server, *at),
+        Record::Accepted(server, version) => paired_servers::set_accepted(db, server, *version),
+        Record::Device(server, device, reported) => smart_devices::set_reported(db, server, device, reported),
+        Record::Chat(server, line) => chat_lines::insert(db, server, line),
+        Record::DaySpeeds(game_server, speeds) => day_speeds::put(db, game_server, *speeds),
+        Record::Note(server, note) => map_notes::insert(db, server, note),
+        Record::GameNotes(server, notes) => map_notes::replace_game_notes(db, server, notes),
+        Record::TimerEnded(id) => team_timers::delete(db, id).map(drop),
+        Record::Spoken(server, incident, line) => spoken_alarms::put(db, server, incident, *line),
+        Record::NotesWiped(server, at) => {
+            map_notes::wipe(db, server, *at)?;
+            team_timers::wipe(db, server, *at).map(drop)
+        }
     }
 }
 
@@ -297,10 +313,10 @@ mod tests {
             let server: ServerId = testing::server(pool, "owner", "server").id;
             let pool = pool.clone();
             actix::System::new().block_on(async move {
-                let sink = FactSink::start(pool.clone(), Random::seeded(7));
+                let sink = WriteBehind::start(pool.clone(), Random::seeded(7));
                 for number in 0..1_200 {
                     let owner = if number == 700 { "gone".into() } else { server.clone() };
-                    sink.store(Fact::Event(TimelineOwner::Server(owner), entry(&format!("{number:04}"))));
+                    sink.store(Record::Event(TimelineOwner::Server(owner), entry(&format!("{number:04}"))));
                 }
                 sink.flush(Duration::from_secs(60)).await;
                 let page = TimelinePage { since: None, before: None, kinds: None, limit: 5_000 };
@@ -312,9 +328,9 @@ mod tests {
 
     #[actix::test]
     async fn what_does_not_fit_is_dropped_and_counted() {
-        let (sink, _writer) = FactSink::new();
+        let (sink, _writer) = WriteBehind::new();
         for _ in 0..WAITING + 3 {
-            sink.store(Fact::Event(TimelineOwner::User("u".into()), entry("1")));
+            sink.store(Record::Event(TimelineOwner::User("u".into()), entry("1")));
         }
         assert_eq!(sink.dropped.load(Ordering::Relaxed), 3);
     }
