@@ -5,17 +5,18 @@
 //! Imports between the rooms go down:
 //!
 //! ```text
-//! routes       every path, one line each
+//! routes       every route, one line each
 //! document     OpenAPI, and the check of requests by it
 //! bot          commands on the chat platform
 //! admin        the admin surface
+//! operation    health, status, metrics, pages
 //! intel        shops, map notes, tracked players, timeline
 //! server       paired servers, their devices, alarms and guests
-//! operation    health, status, metrics
 //! account      sign-in, credentials, personal data
 //! content      stores, wiki, images, items
 //! money        checkout and webhook
 //! middleware   layers around requests
+//! route        a route: its handler, its document, its facts
 //! extract      the caller and the input, by the types of a handler
 //! context      shared by all endpoints
 //! caches       computed once, shared from memory
@@ -54,6 +55,7 @@ pub mod middleware;
 pub mod money;
 pub mod operation;
 pub mod rate_limits;
+pub mod route;
 pub mod routes;
 pub mod server;
 
@@ -86,12 +88,12 @@ fn app(
         InitError = (),
     > + use<>,
 > {
-    let own_origins = middleware::cors::own_origins([&context.urls.frontend, &context.urls.admin]);
+    let own_origins = middleware::cors::own_origins([&context.settings.urls.frontend, &context.settings.urls.admin]);
     App::new()
         .app_data(context)
         .app_data(web::PayloadConfig::new(JSON_BODY))
         .app_data(web::PathConfig::default().error_handler(|_, _| ApiError::NotFound.into()))
-        .configure(routes::routes)
+        .configure(routes::register)
         .wrap(from_fn(middleware::content_encoding::check))
         .wrap(from_fn(document::known_input::check))
         .wrap(from_fn(middleware::head::as_get))

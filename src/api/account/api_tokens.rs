@@ -2,7 +2,6 @@
 //! [`token_routes`](crate::api::extract::token_routes).
 
 use actix_web::{HttpResponse, web};
-use chrono::{DateTime, Utc};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -12,7 +11,7 @@ use crate::{
         account::ended_credentials,
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::{is_one_line, one_line},
             list_page::{ListPage, ListPlace},
         },
@@ -31,10 +30,9 @@ use crate::{
         engine::pool::Db,
     },
     domain::{
-        access::Action,
         ids::{ApiTokenId, ServerId, SessionId},
         limits::API_TOKENS_PER_USER,
-        time::{self, Timestamp},
+        time::Timestamp,
         token_scope::{TokenScope, TokenScopes},
     },
 };
@@ -43,7 +41,7 @@ use crate::{
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "label": "Stream deck", "scopes": ["read", "devices"] }))]
-pub struct NewApiToken {
+pub struct CreateApiToken {
     /// The token's name in the list.
     #[garde(length(chars, min = 1, max = 100), custom(is_one_line))]
     #[schema(format = "one-line", min_length = 1, max_length = 100)]
@@ -58,8 +56,7 @@ pub struct NewApiToken {
     server_id: Option<String>,
     /// In the future; absent: it does not end.
     #[garde(skip)]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    expires_at: Option<DateTime<Utc>>,
+    expires_at: Option<Timestamp>,
 }
 
 /// A token, without its secret.
@@ -71,16 +68,10 @@ struct ApiTokenView {
     scopes: Vec<TokenScope>,
     /// The one server that it is for; null: all that the user may watch.
     server_id: Option<String>,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// Null: it does not end.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
     /// To the minute; null when it was never used.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     last_used_at: Option<Timestamp>,
 }
 
@@ -127,21 +118,21 @@ pub async fn list(
 /// Makes a token for a program of the user's own. It may do what its scopes say, on servers that its user may watch, and
 /// never more than its user.
 #[utoipa::path(post, path = "/me/tokens", tag = "tokens", operation_id = "make_api_token", security(("session" = [])),
-    request_body = NewApiToken, responses(
+    request_body = CreateApiToken, responses(
     (status = 201, body = MadeApiToken),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "No such `serverId`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
+    (status = 404, description = "No such `serverId`"),
+    (status = 409, description = "`limit_reached`"),
 ))]
-pub async fn make(
+pub async fn create(
     SessionUser { user, .. }: SessionUser,
-    Json(NewApiToken { label, scopes, server_id, expires_at }): Json<NewApiToken>,
+    Json(CreateApiToken { label, scopes, server_id, expires_at }): Json<CreateApiToken>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
     if expires_at.is_some_and(|end| end <= now) {
         return Err(ApiError::invalid("expiresAt", "must be in the future"));
     }
-    if expires_at.is_some_and(|end| !time::is_storable(end)) {
+    if expires_at.is_some_and(|end| !end.is_storable()) {
         return Err(ApiError::invalid("expiresAt", "must be before the year 10000, and no leap second"));
     }
     let made = ApiToken {
@@ -158,7 +149,7 @@ pub async fn make(
     let (hash, stored) = (sha256_hex(token.as_bytes()), made.clone());
     let make = move |db: &mut Db| {
         if let Some(server) = &stored.server
-            && !access::role(db, &stored.user_id, server)?.is_some_and(|role| role.may(Action::Watch))
+            && !access::may_watch(db, &stored.user_id, server)?
         {
             return Err(ApiError::NotFound);
         }
@@ -179,7 +170,7 @@ pub async fn make(
     security(("session" = [])), params(("id" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
-pub async fn remove(
+pub async fn delete(
     SessionUser { user, .. }: SessionUser,
     path: web::Path<String>,
     context: web::Data<ApiContext>,

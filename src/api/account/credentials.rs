@@ -12,18 +12,25 @@ use crate::{
             error::{ApiError, Problem},
         },
         context::ApiContext,
-        extract::{bearer::DeviceOwner, json::is_json, session_user::SessionUser},
+        extract::{bearer::DeviceOwner, caller::Caller, json::is_json, session_user::SessionUser},
     },
     db::{
-        engine::pool::Db,
-        push_credentials::{self, PushCredential, SealedBundle, Slot},
+        engine::{error::DbError, pool::Db},
+        push_credentials::{self, PushCredential, Slot},
         push_refusals::{self, PushRefusal},
+        push_registrations::{self, PushRegistration},
     },
     domain::{
         credential::{self, InvalidBundle, Warning},
-        time::{self, Timestamp},
+        ids::PlatformId,
+        registration::StepFault,
+        time::Timestamp,
     },
-    push::{session_status::PushSession, worker::CredentialChanged},
+    push::{
+        bundle_upload::{self, NewBundle},
+        session_status::PushSession,
+        worker::CredentialChanged,
+    },
 };
 
 #[derive(Serialize, ToSchema)]
@@ -32,8 +39,6 @@ struct Uploaded {
     ok: bool,
     /// The account to which the bundle belongs (SteamID64).
     platform_id: String,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     uploaded_at: Timestamp,
     /// True: the bundle in use works, and stays in use until this one has logged in too.
     staged: bool,
@@ -43,17 +48,14 @@ struct Uploaded {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::api) struct PushCredentialView {
+    /// The user's account (SteamID64), to which a bundle has to belong; for the user only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    platform_id: Option<String>,
     state: CredentialState,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     uploaded_at: Option<Timestamp>,
     /// As the bundle says, otherwise 14 days after its upload.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
     /// When the bundle in use last logged in at the push service.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     proven_at: Option<Timestamp>,
     /// Number of the key that sealed the bundle in use.
     key_version: Option<i32>,
@@ -61,7 +63,8 @@ pub(in crate::api) struct PushCredentialView {
     staged: Option<StagedView>,
     /// The last upload that does not work, until one does or this is dismissed.
     refusal: Option<RefusalView>,
-    /// From 72 hours before it expires: `expires_soon`, then `expired`.
+    /// From 72 hours before it expires: `expires_soon`, from 24 hours on `expires_within_a_day`, then `expired`. A
+    /// registration that the service renews reaches none of them, unless the renewal fails.
     #[schema(value_type = Option<String>)]
     warning: Option<Warning>,
     /// The push session: `connecting`, `connected`, `unreachable`, `refresh_needed` or `unreadable`, since when,
@@ -70,16 +73,46 @@ pub(in crate::api) struct PushCredentialView {
     /// `silent`, `unusable_bundle`, `unknown_key` (the operator repairs it), `lost_bundle`, `database`, `push_not_stored` or null.
     #[schema(value_type = Option<Object>)]
     session: Option<PushSession>,
+    /// The registration that the service makes itself; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    registration: Option<RegistrationSummary>,
+}
+
+/// A registration that the service makes itself, in short.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct RegistrationSummary {
+    id: String,
+    /// The service renews it.
+    renew: bool,
+    /// End of the registration at the game; null while it is being made.
+    ends_at: Option<Timestamp>,
+    /// When the service goes on by itself: with a renewal, or after a failure that may pass.
+    continues_at: Option<Timestamp>,
+    /// Code of the last failure, if nothing succeeded after it.
+    code: Option<&'static str>,
+    /// Advice to the user about it.
+    advice: Option<&'static str>,
+}
+
+impl From<PushRegistration> for RegistrationSummary {
+    fn from(row: PushRegistration) -> Self {
+        let fault = row.progress.fault.as_deref().map(StepFault::of);
+        Self {
+            id: row.id,
+            renew: row.renew,
+            ends_at: row.ends_at,
+            continues_at: row.due_at,
+            code: fault.map(StepFault::code),
+            advice: fault.map(StepFault::advice),
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct StagedView {
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     uploaded_at: Timestamp,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     expires_at: Timestamp,
 }
 
@@ -89,11 +122,7 @@ struct StagedView {
 pub struct RefusalView {
     /// The label of the helper device that uploaded it.
     device_label: Option<String>,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     uploaded_at: Timestamp,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     refused_at: Timestamp,
     /// `login_refused` or `unusable_bundle`.
     #[schema(format = "credential-refusal")]
@@ -120,7 +149,7 @@ enum CredentialState {
 }
 
 impl PushCredentialView {
-    pub fn new(
+    pub(crate) fn new(
         credential: Option<PushCredential>,
         refusal: Option<PushRefusal>,
         session: Option<PushSession>,
@@ -128,6 +157,7 @@ impl PushCredentialView {
     ) -> Self {
         let Some(PushCredential { in_use, proven_at, staged, .. }) = credential else {
             return Self {
+                platform_id: None,
                 state: CredentialState::Missing,
                 uploaded_at: None,
                 expires_at: None,
@@ -137,9 +167,11 @@ impl PushCredentialView {
                 refusal: None,
                 warning: None,
                 session: None,
+                registration: None,
             };
         };
         Self {
+            platform_id: None,
             state: if proven_at.is_some() { CredentialState::Proven } else { CredentialState::Unproven },
             uploaded_at: Some(in_use.uploaded_at),
             expires_at: Some(in_use.expires_at),
@@ -149,7 +181,14 @@ impl PushCredentialView {
             refusal: refusal.map(RefusalView::from),
             warning: credential::warning(in_use.expires_at, now),
             session,
+            registration: None,
         }
+    }
+
+    /// With what only this user sees: the account, and the registration that the service makes itself.
+    fn for_owner(self, owner: PlatformId, registration: Option<PushRegistration>) -> Self {
+        let registration = registration.map(RegistrationSummary::from);
+        Self { platform_id: Some(owner.to_string()), registration, ..self }
     }
 }
 
@@ -171,11 +210,9 @@ struct OpaqueBundle {
 #[utoipa::path(put, path = "/credentials/push", tag = "push credential", security(("device" = [])),
     request_body(content = HelperBundle, content_type = "application/json"), responses(
     (status = 200, body = Uploaded),
-    (status = 400, body = Problem, content_type = "application/problem+json",
-        description = "`mismatched_platform_id`: the bundle belongs to another account"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`insufficient_scope`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`awaits_key`: what is stored cannot be read now, and is not replaced"),
+    (status = 400, description = "`mismatched_platform_id`: the bundle belongs to another account"),
+    (status = 403, description = "`insufficient_scope`"),
+    (status = 503, description = "`awaits_key`: what is stored cannot be read now, and is not replaced"),
 ))]
 pub async fn upload(
     DeviceOwner { user, label, .. }: DeviceOwner,
@@ -196,24 +233,12 @@ pub async fn upload(
     if bundle.platform_id != user.platform_id {
         return Err(ApiError::MismatchedPlatformId);
     }
-    let (vault, owner, expires_at) = (context.vault.clone(), user.id.clone(), bundle.expires_at);
-    let upload = move |db: &mut Db| {
-        if let Some(PushCredential { in_use, staged, .. }) = push_credentials::get(db, &owner)?
-            && [Some(&in_use), staged.as_ref()]
-                .into_iter()
-                .flatten()
-                .any(|known| vault.bundle_awaits_key(&owner, known))
-        {
-            return Err(ApiError::AwaitsKey);
-        }
-        let sealed = vault.seal_push_bundle(&owner, &body);
-        let key_version = vault.key_version();
-        let bundle = SealedBundle { sealed, key_version, uploaded_at: now, uploaded_by: label, expires_at };
-        Ok(push_credentials::upload(db, &owner, &bundle)?)
-    };
-    let (push, changed) = (context.push.clone(), user.id.clone());
-    let tell = move |_: &_| push.do_send(CredentialChanged { user: changed });
-    let (slot, uploaded_at) = context.pool.write_and_tell(upload, tell).await?;
+    let (vault, owner) = (context.keys.vault.clone(), user.id.clone());
+    let bundle = NewBundle { json: body.to_vec(), uploaded_by: label, expires_at: bundle.expires_at };
+    let upload = move |db: &mut Db| Ok::<_, ApiError>(bundle_upload::store(db, &vault, &owner, &bundle, now)?);
+    let (push, changed) = (context.services.push.clone(), user.id.clone());
+    let notify = move |_: &_| push.do_send(CredentialChanged { user: changed });
+    let (slot, uploaded_at) = context.pool.write_and_notify(upload, notify).await?;
     log::info!(user:% = user.id, staged = slot == Slot::Staged; "a push credential was uploaded");
     Ok(HttpResponse::Ok().json(Uploaded {
         ok: true,
@@ -223,47 +248,76 @@ pub async fn upload(
     }))
 }
 
-/// This user's stored credential, and its push session.
+/// This user's stored credential, and its push session. A helper device reads it too, to see that the service receives
+/// the pushes.
 #[utoipa::path(get, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
     (status = 200, body = PushCredentialView),
 ))]
-pub async fn get(
-    SessionUser { user, .. }: SessionUser,
-    context: web::Data<ApiContext>,
-) -> Result<HttpResponse, ApiError> {
+pub async fn get(Caller { user, .. }: Caller, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let session = context.push_session(&user.id).await?;
-    let read = move |db: &mut Db| Ok((push_credentials::get(db, &user.id)?, push_refusals::get(db, &user.id)?));
-    let (credential, refusal) = context.pool.read(read).await?;
-    Ok(HttpResponse::Ok().json(PushCredentialView::new(credential, refusal, session, context.clock.now())))
+    let owner = user.platform_id;
+    let read = move |db: &mut Db| {
+        let stored = (push_credentials::get(db, &user.id)?, push_refusals::get(db, &user.id)?);
+        Ok((stored, push_registrations::get(db, &user.id)?))
+    };
+    let ((credential, refusal), registration) = context.pool.read(read).await?;
+    let view = PushCredentialView::new(credential, refusal, session, context.clock.now());
+    Ok(HttpResponse::Ok().json(view.for_owner(owner, registration)))
 }
 
-/// Deletes the credential, also a staged one, and ends its push session.
+/// A credential that was deleted.
+#[derive(Serialize, ToSchema)]
+struct RemovedCredential {
+    ok: bool,
+    /// Absent: the service had not registered it. True: the registration at the game has ended. False: that was not
+    /// possible, because the service has no token of the account or the game did not answer, and it ends by itself 14 days
+    /// after it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unregistered: Option<bool>,
+}
+
+/// Deletes the credential, also a staged one, and ends its push session. A registration that the service made is ended at
+/// the game and deleted, with the device's identity.
 #[utoipa::path(delete, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
-    (status = 200, body = Done),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 200, body = RemovedCredential),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]
-pub async fn remove(
+pub async fn delete(
     SessionUser { user, .. }: SessionUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (push, owner) = (context.push.clone(), user.id.clone());
-    let tell = move |removed: &bool| {
-        if *removed {
+    let (push, owner, user_id) = (context.services.push.clone(), user.id.clone(), user.id.clone());
+    let notify = move |removed: &Option<Option<PushRegistration>>| {
+        if removed.is_some() {
             push.do_send(CredentialChanged { user: user.id });
         }
     };
-    if !context.pool.write_and_tell(move |db| push_credentials::delete(db, &owner), tell).await? {
-        return Err(ApiError::NotFound);
+    let remove = move |db: &mut Db| -> Result<_, DbError> {
+        let registration = push_registrations::get(db, &owner)?;
+        push_registrations::delete(db, &owner)?;
+        let is_removed = push_credentials::delete(db, &owner)? || registration.is_some();
+        Ok(is_removed.then_some(registration))
+    };
+    let registration = context.pool.write_and_notify(remove, notify).await?.ok_or(ApiError::NotFound)?;
+    if let Some(registrar) = &context.services.registrar {
+        registrar.cancel(&user_id);
     }
-    Ok(HttpResponse::Ok().json(Done::OK))
+    let unregistered = match (registration, &context.services.registrar) {
+        (Some(registration), Some(registrar)) => match registrar.opened(&registration) {
+            Some(device) => Some(registrar.unregister(&device).await),
+            None => Some(false),
+        },
+        (registration, _) => registration.map(|_| false),
+    };
+    Ok(HttpResponse::Ok().json(RemovedCredential { ok: true, unregistered }))
 }
 
 /// Dismisses the refusal that `GET /credentials/push` shows. It is not shown again unless another bundle is refused.
 #[utoipa::path(delete, path = "/credentials/push/refusal", tag = "push credential", security(("session" = [])), responses(
     (status = 200, body = Done),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]
-pub async fn dismiss_refusal(
+pub async fn delete_refusal(
     SessionUser { user, .. }: SessionUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {

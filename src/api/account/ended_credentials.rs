@@ -18,14 +18,11 @@ pub async fn end(
     session: SessionId,
     delete: impl FnOnce(&mut Db) -> Result<bool, DbError> + Send + 'static,
 ) -> Result<HttpResponse, ApiError> {
-    let hub = context.hub.clone();
-    let tell = move |deleted: &bool| {
+    let hub = context.services.hub.clone();
+    let notify = move |deleted: &bool| {
         if *deleted {
             hub.do_send(SessionEnded { session });
         }
     };
-    match context.pool.write_and_tell(delete, tell).await? {
-        true => Ok(HttpResponse::Ok().json(Done::OK)),
-        false => Err(ApiError::NotFound),
-    }
+    Done::if_found(context.pool.write_and_notify(delete, notify).await?)
 }

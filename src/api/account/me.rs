@@ -27,14 +27,14 @@ use crate::{
         ids::UserId,
         preference,
         tier::{EffectiveTier, Entitlements, SubscriptionStatus, Tier, TierSource},
-        time::{self, Timestamp},
+        time::Timestamp,
     },
 };
 
 /// The signed-in user.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Me {
+pub(in crate::api) struct Me {
     id: String,
     /// The account at the identity provider (SteamID64).
     platform_id: String,
@@ -67,8 +67,6 @@ pub(in crate::api) struct SubscriptionView {
     status: Option<SubscriptionStatus>,
     /// The interval at which the subscription is charged: `month`, `year` or null.
     interval: Option<BillingInterval>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     current_period_end: Option<Timestamp>,
     cancel_at_period_end: bool,
     entitlements: EntitlementsView,
@@ -99,7 +97,7 @@ struct UsedView {
 }
 
 impl SubscriptionView {
-    pub fn new(effective: EffectiveTier, used: TierUse, enforced: bool) -> Self {
+    pub(crate) fn new(effective: EffectiveTier, used: TierUse, enforced: bool) -> Self {
         let EffectiveTier { tier, source, subscription, why } = effective;
         let Entitlements { guests_per_server, watched_shops } = Entitlements::of(tier);
         Self {
@@ -120,7 +118,7 @@ impl SubscriptionView {
 /// Preferences to change; null removes a value, and an absent field stays.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
-pub struct PreferencePatch {
+pub struct UpdatePreferences {
     /// Name in the IANA database, such as `Europe/Berlin`.
     #[garde(inner(inner(custom(is_time_zone))))]
     #[serde(default, deserialize_with = "given")]
@@ -161,7 +159,7 @@ impl Standing {
 impl Me {
     fn new(user: User, Standing { effective, used, chat_linked }: Standing, context: &ApiContext) -> Self {
         Self {
-            admin: context.admins.contains(&user.platform_id),
+            admin: context.settings.admins.contains(&user.platform_id),
             id: user.id.to_string(),
             platform_id: user.platform_id.to_string(),
             display_name: user.display_name,
@@ -169,7 +167,7 @@ impl Me {
             time_zone: user.time_zone,
             locale: user.locale,
             chat_linked,
-            subscription: SubscriptionView::new(effective, used, context.enforce_tiers),
+            subscription: SubscriptionView::new(effective, used, context.settings.enforce_tiers),
         }
     }
 }
@@ -178,19 +176,24 @@ impl Me {
 #[utoipa::path(get, path = "/me", tag = "sign-in", security(("session" = [])), responses(
     (status = 200, body = Me),
 ))]
-pub async fn me(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn get(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    Ok(HttpResponse::Ok().json(signed_in_as(&req, &context).await?.1))
+}
+
+/// The user behind the session, and what `/me` says of them.
+pub(in crate::api) async fn signed_in_as(req: &HttpRequest, context: &ApiContext) -> Result<(UserId, Me), ApiError> {
     let now = context.clock.now();
-    let (SessionUser { user, .. }, standing) = signed_in(&req, move |db, user| Standing::read(db, user, now)).await?;
-    Ok(HttpResponse::Ok().json(Me::new(user, standing, &context)))
+    let (SessionUser { user, .. }, standing) = signed_in(req, move |db, user| Standing::read(db, user, now)).await?;
+    Ok((user.id.clone(), Me::new(user, standing, context)))
 }
 
 /// Sets the user's time zone and language, for what the service writes and clients show. Answers like `GET /me`.
-#[utoipa::path(patch, path = "/me", tag = "sign-in", security(("session" = [])), request_body = PreferencePatch, responses(
+#[utoipa::path(patch, path = "/me", tag = "sign-in", security(("session" = [])), request_body = UpdatePreferences, responses(
     (status = 200, body = Me),
 ))]
-pub async fn change(
+pub async fn update(
     SessionUser { user, .. }: SessionUser,
-    Json(PreferencePatch { time_zone, locale }): Json<PreferencePatch>,
+    Json(UpdatePreferences { time_zone, locale }): Json<UpdatePreferences>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();

@@ -11,7 +11,7 @@ use crate::{
         account::ended_credentials,
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::one_line,
             list_page::{ListPage, ListPlace},
         },
@@ -34,13 +34,12 @@ use crate::{
         pairing_requests,
     },
     domain::{
-        access::Action,
         guessing::Guess,
         ids::{HelperDeviceId, ServerId, SessionId, UserId},
         limits::{ACTIVATION_KEY_LENGTH, ACTIVATION_REPLAY_MINUTES, HELPER_DEVICES_PER_USER},
         pairing::{self, ActivatedDevice, CodeAdmission, ConfirmationRequest, LIFETIME, PairingCode},
         sections::{Sections, StateKey},
-        time::{self, Timestamp},
+        time::Timestamp,
     },
     relay::hub::PairingNews,
 };
@@ -98,8 +97,6 @@ struct IssuedCode {
     /// `PREFIX-XXXX`.
     code: String,
     /// 10 minutes from now.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     expires_at: Timestamp,
 }
 
@@ -135,12 +132,8 @@ struct HelperDeviceView {
     server_id: Option<String>,
     /// The keys of the state that an overlay shows; null: all.
     sections: Option<Vec<StateKey>>,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// To the minute; null when it was never used.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     last_used_at: Option<Timestamp>,
 }
 
@@ -169,10 +162,10 @@ impl From<HelperDevice> for HelperDeviceView {
 #[utoipa::path(post, path = "/pairing/device/code", tag = "pairing", security(("session" = [])),
     request_body = Option<Issue>, responses(
     (status = 200, body = IssuedCode),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "No such `serverId`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
+    (status = 404, description = "No such `serverId`"),
+    (status = 409, description = "`limit_reached`"),
 ))]
-pub async fn issue(
+pub async fn create_code(
     req: HttpRequest,
     SessionUser { user, .. }: SessionUser,
     once: Idempotent,
@@ -182,8 +175,9 @@ pub async fn issue(
     let overlay = issue.overlay()?;
     let sections = issue.sections.map(|keys| keys.into_iter().collect::<Sections>().text());
     let purpose = CodePurpose { user: user.id, overlay, label: issue.label, sections };
-    let (prefix, random, now) = (context.pairing_code_prefix.clone(), context.random.clone(), context.clock.now());
-    let (caller, network) = (purpose.user.clone(), context.rate_limits.household(&req).to_string());
+    let (prefix, random, now) =
+        (context.settings.pairing_code_prefix.clone(), context.random.clone(), context.clock.now());
+    let (caller, network) = (purpose.user.clone(), context.limits.rate_limits.client_network(&req).to_string());
     let issue = move |db: &mut Db| {
         if !still_allowed(db, &purpose)? {
             return Err(ApiError::NotFound);
@@ -203,16 +197,15 @@ pub async fn issue(
 /// True if the user may watch the server of an overlay; a helper is always allowed.
 fn still_allowed(db: &mut Db, purpose: &CodePurpose) -> Result<bool, DbError> {
     let Some(server) = &purpose.overlay else { return Ok(true) };
-    Ok(access::role(db, &purpose.user, server)?.is_some_and(|role| role.may(Action::Watch)))
+    access::may_watch(db, &purpose.user, server)
 }
 
 /// Exchanges a code, once, for a device token. The code is the credential. From another network than that of the session
 /// which asked for it, and while many wrong codes are tried, it also takes the user's confirmation.
 #[utoipa::path(post, path = "/pairing/device/activate", tag = "pairing", request_body = Activate, responses(
     (status = 200, body = Activated),
-    (status = 401, body = Problem, content_type = "application/problem+json",
-        description = "`invalid_pairing_code`: unknown, expired, used or invalidated"),
-    (status = 429, body = Problem, content_type = "application/problem+json",
+    (status = 401, description = "`invalid_pairing_code`: unknown, expired, used or invalidated"),
+    (status = 429,
         description = "`rate_limited`: too many wrong codes from this network or from all; `confirmation_needed`: send the same code again once its user has confirmed the device"),
 ))]
 pub async fn activate(
@@ -221,7 +214,7 @@ pub async fn activate(
     Json(Activate { code }): Json<Activate>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (limits, moment) = (&context.rate_limits, context.clock.moment());
+    let (limits, moment) = (&context.limits.rate_limits, context.clock.moment());
     // Paid before the look-up, so that concurrent and aborted requests get no extra guesses.
     let (what, guess) = match limits.begin_guess(Guessed::PairingCode, &req, moment) {
         Ok(guess) => (Guessed::PairingCode, guess),
@@ -230,7 +223,7 @@ pub async fn activate(
             (Guessed::PairingCodeAtHome, at_home.map_err(|_| refused)?)
         }
     };
-    let typed = TypedByDevice { network: limits.household(&req).to_string(), what, guess };
+    let typed = TypedByDevice { network: limits.client_network(&req).to_string(), what, guess };
     match exchange(&context, once, &code, typed).await {
         Err(ApiError::InvalidPairingCode) => Err(guessed_wrong(what, guess, ApiError::InvalidPairingCode)),
         answered => {
@@ -254,7 +247,7 @@ async fn exchange(
     TypedByDevice { network, what, guess }: TypedByDevice,
 ) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
-    let code = PairingCode::parse(&context.pairing_code_prefix, code).ok_or(ApiError::InvalidPairingCode)?;
+    let code = PairingCode::parse(&context.settings.pairing_code_prefix, code).ok_or(ApiError::InvalidPairingCode)?;
     let (asked, from) = (code.clone(), network.clone());
     let live = context.pool.read(move |db| pairing_codes::find(db, &asked, &from, now)).await?;
     // No user is signed in: in one network, all requests with the code and the key are of the same caller.
@@ -277,7 +270,7 @@ async fn exchange(
     }
     let token = context.random.hex::<TOKEN_BYTES>();
     let id = context.random.id::<HelperDeviceId>(now);
-    let hub = context.hub.clone();
+    let hub = context.services.hub.clone();
     let activate = move |db: &mut Db| {
         let purpose = pairing_codes::take(db, &code, now)?.ok_or(ApiError::InvalidPairingCode)?;
         if !still_allowed(db, &purpose)? {
@@ -289,24 +282,24 @@ async fn exchange(
         let device = ActivatedDevice { id: id.clone(), label, server_id, network };
         Ok((ReplayableAnswer::of_device(id, &activated), (user, device)))
     };
-    let tell = move |(user, device): &(UserId, ActivatedDevice)| {
+    let notify = move |(user, device): &(UserId, ActivatedDevice)| {
         log::info!(user:%, device:% = device.id; "a helper device was paired");
         hub.do_send(PairingNews::Paired { user: user.clone(), device: device.clone() });
     };
-    once.write(caller, activate, tell).await
+    once.write(caller, activate, notify).await
 }
 
 /// Lists the device for the user of the code, who has to confirm it.
 async fn ask_user(context: &web::Data<ApiContext>, code: PairingCode, network: String) -> Result<ApiError, ApiError> {
-    let (now, hub) = (context.clock.now(), context.hub.clone());
+    let (now, hub) = (context.clock.now(), context.services.hub.clone());
     let id: String = context.random.id(now);
     let ask = move |db: &mut Db| pairing_requests::ask(db, &code, &network, &id, now);
-    let tell = move |asked: &Option<_>| {
+    let notify = move |asked: &Option<_>| {
         if let Some((user, request)) = asked.clone() {
             hub.do_send(PairingNews::Requested { user, request });
         }
     };
-    context.pool.write_and_tell(ask, tell).await?;
+    context.pool.write_and_notify(ask, notify).await?;
     Ok(ApiError::ConfirmationNeeded)
 }
 
@@ -314,8 +307,7 @@ async fn ask_user(context: &web::Data<ApiContext>, code: PairingCode, network: S
 #[utoipa::path(post, path = "/pairing/device/requests/{id}", tag = "pairing", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 404, body = Problem, content_type = "application/problem+json",
-        description = "No such request, or its code has been used or has expired"),
+    (status = 404, description = "No such request, or its code has been used or has expired"),
 ))]
 pub async fn confirm(
     SessionUser { user, .. }: SessionUser,
@@ -354,7 +346,7 @@ pub async fn list(
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
-pub async fn remove(
+pub async fn delete(
     SessionUser { user, .. }: SessionUser,
     path: web::Path<String>,
     context: web::Data<ApiContext>,

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         account::sign_in::clear_session_cookie,
-        answer::error::{ApiError, Problem},
+        answer::error::ApiError,
         context::ApiContext,
         extract::{json::Json, session_user::SessionUser},
         money::billing,
@@ -30,15 +30,12 @@ use crate::{
         engine::{error::DbError, pool::Db},
         erasure_list, former_subscribers, payment_customers,
         personal_data::{self, Erased, PERSONAL_DATA, RowPlace},
-        sessions, subscriptions,
+        push_registrations, sessions, subscriptions,
         users::User,
     },
-    domain::{
-        ids::{SessionId, UserId},
-        time,
-    },
+    domain::ids::{SessionId, UserId},
     push::worker::{CredentialChanged, ServersChanged},
-    relay::hub::{AccessChanged, AcknowledgementsErased, NotesChanged, ServerRemoved, SessionEnded},
+    relay::hub::{AccessChanged, AcknowledgementsErased, NotesChanged, ServerRemoved, ToConnection, UserErased},
 };
 
 /// Most attempts of an erasure, repeated after a new checkout or while another transaction has what it locks.
@@ -89,7 +86,7 @@ pub async fn export(
     SessionUser { user, .. }: SessionUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    context.rate_limits.take_export(&req, &user.id)?;
+    context.limits.rate_limits.take_export(&req, &user.id)?;
     let file = DispositionParam::Filename(format!("companion-{}.json", user.platform_id));
     let disposition = ContentDisposition { disposition: DispositionType::Attachment, parameters: vec![file] };
     Ok(HttpResponse::Ok()
@@ -119,7 +116,7 @@ fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Resu
             let (page, next) = context.pool.read(move |db| rows.read(db, &user, after.as_ref())).await?;
             let mut text = match (list, goes_on) {
                 (0, false) => {
-                    format!("{{\"exportedAt\":\"{}\",\"{}\":[", time::to_wire(context.clock.now()), rows.name)
+                    format!("{{\"exportedAt\":\"{}\",\"{}\":[", context.clock.now().to_wire(), rows.name)
                 }
                 (_, false) => format!("],\"{}\":[", rows.name),
                 (_, true) if page.is_empty() => String::new(),
@@ -144,12 +141,10 @@ fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Resu
 /// trial for each. A user who signs in again is a new one.
 #[utoipa::path(delete, path = "/me", tag = "privacy", security(("session" = [])), request_body = ErasureRequest, responses(
     (status = 200, body = ErasureAnswer),
-    (status = 400, body = Problem, content_type = "application/problem+json",
-        description = "`invalid_request`: `confirm` is not the user's platform id"),
-    (status = 401, body = Problem, content_type = "application/problem+json",
+    (status = 400, description = "`invalid_request`: `confirm` is not the user's platform id"),
+    (status = 401,
         description = "`unauthenticated`; `fresh_sign_in_required`: the sign-in was more than 15 minutes ago"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`subscription_runs`: cancel it in the portal first"),
+    (status = 409, description = "`subscription_runs`: cancel it in the portal first"),
 ))]
 pub async fn erase(
     caller: SessionUser,
@@ -161,6 +156,8 @@ pub async fn erase(
     }
     caller.signed_in_within(FRESH_SIGN_IN, context.clock.now())?;
     let SessionUser { user, session, .. } = caller;
+    let id = user.id.clone();
+    let registration = context.pool.read(move |db| push_registrations::get(db, &id)).await?;
     let mut attempt = 1;
     let customers = loop {
         let id = user.id.clone();
@@ -183,6 +180,15 @@ pub async fn erase(
     // Otherwise the next sweep does it.
     if let Err(error) = context.pool.empty_log().await {
         log::warn!("the log of the database still has what was erased: {error}");
+    }
+    if let Some(registrar) = &context.services.registrar {
+        registrar.cancel(&user.id);
+    }
+    if let (Some(registration), Some(registrar)) = (registration, &context.services.registrar)
+        && let Some(device) = registrar.opened(&registration)
+    {
+        // Otherwise the game sends to a device that nothing reads, until the registration ends by itself.
+        registrar.unregister(&device).await;
     }
     let payments = end_payments(&context, customers).await;
     let mut response = HttpResponse::Ok().json(ErasureAnswer { ok: true, payments });
@@ -244,9 +250,10 @@ async fn erase_once(
     closed: Option<String>,
     standing: Option<UserStanding>,
 ) -> Result<ErasureAttempt, DbError> {
-    let (now, mark) = (context.clock.now(), context.account_marks.of(&user.platform_id));
-    let (hub, push, id, user) = (context.hub.clone(), context.push.clone(), user.id.clone(), user.clone());
-    let (session, data_dir) = (session.clone(), context.data_dir.clone());
+    let (now, mark) = (context.clock.now(), context.keys.account_marks.of(&user.platform_id));
+    let (hub, push, id, user) =
+        (context.services.hub.clone(), context.services.push.clone(), user.id.clone(), user.clone());
+    let (session, data_dir) = (session.clone(), context.settings.data_dir.clone());
     let erase = move |db: &mut Db| {
         personal_data::begin_erasure(db, &user.id)?;
         if !sessions::lock(db, &session)? {
@@ -266,32 +273,30 @@ async fn erase_once(
         }
         personal_data::erase(db, &user, now).map(ErasureAttempt::Erased)
     };
-    let tell = move |attempt: &ErasureAttempt| {
+    let notify = move |attempt: &ErasureAttempt| {
         let ErasureAttempt::Erased(erased) = attempt else { return };
         // On the database's thread, which cannot be stopped: a client that leaves must not keep the user off the list.
         if let Err(error) = erasure_list::note(&data_dir, &id, now) {
             log::error!(user:% = id; "an erasure is not on the list that restored backups are held against: {error}");
         }
-        let Erased { sessions, helper_devices, api_tokens, servers, shared, acknowledged, notes, .. } = erased;
-        let of_devices = helper_devices.iter().map(SessionId::of_device);
-        let of_tokens = api_tokens.iter().map(SessionId::of_token);
-        for session in sessions.iter().cloned().chain(of_devices).chain(of_tokens) {
-            hub.do_send(SessionEnded { session });
-        }
+        let Erased { servers, shared, acknowledged, notes, .. } = erased;
+        hub.do_send(UserErased { user: id.clone() });
         for server in servers {
             hub.do_send(ServerRemoved { server: server.clone() });
         }
         for (server, note) in notes {
-            hub.do_send(NotesChanged { server: server.clone(), deleted: Some(note.clone()) });
+            let message = NotesChanged { deleted: Some(note.clone()) };
+            hub.do_send(ToConnection { server: server.clone(), message });
         }
         for server in shared {
             hub.do_send(AccessChanged { server: server.clone() });
         }
         for server in acknowledged {
-            hub.do_send(AcknowledgementsErased { server: server.clone(), user: id.clone() });
+            let message = AcknowledgementsErased { user: id.clone() };
+            hub.do_send(ToConnection { server: server.clone(), message });
         }
         push.do_send(CredentialChanged { user: id.clone() });
         push.do_send(ServersChanged { user: id });
     };
-    context.pool.write_and_tell(erase, tell).await
+    context.pool.write_and_notify(erase, notify).await
 }

@@ -23,7 +23,7 @@ use crate::{
     },
     domain::{
         ids::{HelperDeviceId, SessionId},
-        time::{self, Timestamp},
+        time::Timestamp,
     },
     relay::hub::SessionEnded,
 };
@@ -34,16 +34,10 @@ use crate::{
 struct SignedInBrowser {
     id: String,
     /// When the user signed in.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// To the minute.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     last_seen_at: Timestamp,
     /// Latest end of the session; an unused one ends earlier.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     expires_at: Timestamp,
     /// The session that asks.
     current: bool,
@@ -103,7 +97,7 @@ pub async fn list(
     security(("session" = [])), params(("id" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
-pub async fn end(
+pub async fn delete(
     SessionUser { user, session: current, .. }: SessionUser,
     path: web::Path<String>,
     context: web::Data<ApiContext>,
@@ -124,24 +118,24 @@ pub async fn end(
     security(("session" = [])), params(EndingOptions), responses(
     (status = 200, body = SessionsEnded),
 ))]
-pub async fn end_others(
+pub async fn delete_others(
     SessionUser { user, session, .. }: SessionUser,
     Query(EndingOptions { devices }): Query<EndingOptions>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (hub, id) = (context.hub.clone(), user.id.clone());
+    let (hub, id) = (context.services.hub.clone(), user.id.clone());
     let end = move |db: &mut Db| -> Result<_, ApiError> {
         let Some(sessions) = sessions::delete_others(db, &id, &session)? else { return Ok(None) };
         let devices = if devices { helper_devices::delete_all(db, &id)? } else { Vec::new() };
         Ok(Some((sessions, devices)))
     };
-    let tell = move |ended: &Option<(Vec<SessionId>, Vec<HelperDeviceId>)>| {
+    let notify = move |ended: &Option<(Vec<SessionId>, Vec<HelperDeviceId>)>| {
         let Some((sessions, devices)) = ended else { return };
         for session in sessions.iter().cloned().chain(devices.iter().map(SessionId::of_device)) {
             hub.do_send(SessionEnded { session });
         }
     };
-    let ended = context.pool.write_and_tell(end, tell).await?;
+    let ended = context.pool.write_and_notify(end, notify).await?;
     let (sessions, devices) = ended.ok_or(ApiError::Unauthenticated)?;
     log::info!(user:% = user.id, sessions = sessions.len(), devices = devices.len(); "a user ended their other sessions");
     Ok(HttpResponse::Ok().json(SessionsEnded { ok: true, sessions: sessions.len(), devices: devices.len() }))

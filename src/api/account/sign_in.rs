@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     api::{
-        answer::error::{ApiError, Problem},
+        answer::error::ApiError,
         context::ApiContext,
         extract::{
             relay_caller::RelayCaller,
@@ -30,7 +30,7 @@ use crate::{
         limits::LOGIN_MINUTES,
         openid::{Answer, Rejected},
         outbound::Unconfirmed,
-        return_target,
+        retention, return_target,
         time::Timestamp,
     },
     relay::hub::SessionEnded,
@@ -87,28 +87,31 @@ struct StartQuery {
 #[utoipa::path(get, path = "/auth/platform", tag = "sign-in", params(StartQuery), responses(
     (status = 302, description = "To the identity provider; sets the login-state cookie"),
 ))]
-pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResponse {
+pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    context.limits.rate_limits.take_sign_in(&req)?;
     let target = return_target::choose(
         only_value(req.query_string(), "return").as_deref(),
-        &context.urls.frontend,
-        &context.urls.admin,
+        &context.settings.urls.frontend,
+        &context.settings.urls.admin,
     );
     let expires_at = context.clock.now() + LOGIN_LIFETIME;
     let attempt = LoginAttempt { state: context.random.base64url::<16>(), expires_at, target };
-    let url = context.identity.provider.login_url(&return_to(&context, &attempt.state), &realm(&context));
-    HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(login_cookie(&context, &attempt)).finish()
+    let url = context.services.identity.provider.login_url(&return_to(&context, &attempt.state), &realm(&context));
+    let cookie = login_cookie(&context, &attempt);
+    Ok(HttpResponse::Found().insert_header((header::LOCATION, url)).cookie(cookie).finish())
 }
 
 /// Handles the provider's answer: signs the user in and sends the browser to its return target. The session that the
 /// browser had before ends, with its sockets.
 #[utoipa::path(get, path = "/auth/platform/callback", tag = "sign-in", responses(
     (status = 302, description = "To the return target; sets `rp_sess`, unless the user declined: then the target has `signIn=cancelled` in its query"),
-    (status = 400, body = Problem, content_type = "application/problem+json",
-        description = "`sign_in_rejected`; a browser gets a page that says so"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`identity_provider_unavailable`"),
+    (status = 400, description = "`sign_in_rejected`; a browser gets a page that says so"),
+    (status = 503, description = "`identity_provider_unavailable`"),
 ))]
 pub async fn callback(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResponse {
+    if let Err(refused) = context.limits.rate_limits.take_sign_in(&req) {
+        return HttpResponse::from_error(refused);
+    }
     let attempt = presented_attempt(&req, &context);
     let former = presented_session(&req, &context);
     let mut response = match complete_sign_in(&context, req.query_string(), attempt.as_ref(), former).await {
@@ -161,7 +164,7 @@ async fn complete_sign_in(
     let assertion = match Answer::parse(query).map_err(rejected)? {
         Answer::Assertion(assertion) => assertion,
         Answer::Declined => {
-            let target = attempt.map_or(context.urls.frontend.as_str(), |attempt| &attempt.target);
+            let target = attempt.map_or(context.settings.urls.frontend.as_str(), |attempt| &attempt.target);
             return Ok(SignedIn { session: None, target: return_target::cancelled(target) });
         }
     };
@@ -171,10 +174,11 @@ async fn complete_sign_in(
     };
     // 5 to 10
     let checked = assertion
-        .check(&context.identity.provider, &return_to(context, &attempt.state), context.clock.now())
+        .check(&context.services.identity.provider, &return_to(context, &attempt.state), context.clock.now())
         .map_err(rejected)?;
     // 11, 12. The provider is asked once for each login that began here.
     let asked = context
+        .limits
         .confirmations
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -183,12 +187,12 @@ async fn complete_sign_in(
         Unconfirmed::Repeated => ApiError::SignInRejected("this login was answered before".into()),
         Unconfirmed::Busy(_) => ApiError::IdentityProviderUnavailable("too many sign-ins at once".into()),
     })?;
-    context.identity.verify(&checked).await.map_err(|error| match error {
+    context.services.identity.verify(&checked).await.map_err(|error| match error {
         VerifyError::Rejected(reason) => rejected(reason),
         VerifyError::Client(cause) => ApiError::IdentityProviderUnavailable(cause.into()),
     })?;
     // 13: neither the answer nor the login is used again. Nothing is stored before the provider has confirmed.
-    let (endpoint, nonce) = (context.identity.provider.endpoint.clone(), checked.nonce);
+    let (endpoint, nonce) = (context.services.identity.provider.endpoint.clone(), checked.nonce);
     let login = sha256_hex(attempt.state.as_bytes());
     let now = context.clock.now();
     let is_first = context.pool.write(move |db| -> Result<_, ApiError> {
@@ -207,13 +211,13 @@ async fn sign_in(
     platform_id: PlatformId,
     former: Option<SessionId>,
 ) -> Result<SessionId, ApiError> {
-    let profile = context.identity.profile(&platform_id).await;
+    let profile = context.services.identity.profile(&platform_id).await;
     let profile = profile.map(|p| users::StoredProfile { display_name: p.display_name, avatar_url: p.avatar_url });
     let now = context.clock.now();
     let new_user = context.random.id::<UserId>(now);
     let session = context.random.id::<SessionId>(now);
     let id = session.clone();
-    let hub = context.hub.clone();
+    let hub = context.services.hub.clone();
     let write = move |db: &mut Db| -> Result<_, ApiError> {
         // The browser loses the cookie of this session. Locked before the user's row, in the order of those who store its last use.
         let ended = match former {
@@ -224,13 +228,13 @@ async fn sign_in(
         sessions::insert(db, &id, &user.id, now)?;
         Ok((user, ended))
     };
-    let tell = move |(_, ended): &(_, Option<SessionId>)| {
+    let notify = move |(_, ended): &(_, Option<SessionId>)| {
         if let Some(session) = ended.clone() {
             hub.do_send(SessionEnded { session });
         }
     };
-    let (user, _) = context.pool.write_and_tell(write, tell).await?;
-    context.activity.count_sign_in();
+    let (user, _) = context.pool.write_and_notify(write, notify).await?;
+    context.caches.activity.count_sign_in();
     log::info!(user:% = user.id; "signed in");
     Ok(session)
 }
@@ -247,9 +251,9 @@ pub async fn sign_out(
     LeavingUser(user): LeavingUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (hub, session, ended) = (context.hub.clone(), user.session.clone(), user.session.clone());
-    let tell = move |_: &_| hub.do_send(SessionEnded { session: ended });
-    context.pool.write_and_tell(move |db| sessions::delete(db, &session), tell).await?;
+    let (hub, session, ended) = (context.services.hub.clone(), user.session.clone(), user.session.clone());
+    let notify = move |_: &_| hub.do_send(SessionEnded { session: ended });
+    context.pool.write_and_notify(move |db| sessions::delete(db, &session), notify).await?;
     let mut response = HttpResponse::NoContent().finish();
     clear_session_cookie(&mut response, &context, &user.session);
     Ok(response)
@@ -261,7 +265,7 @@ pub async fn sign_out(
     (status = 200, body = RelayToken),
 ))]
 pub async fn relay_token(RelayCaller(claims): RelayCaller, context: web::Data<ApiContext>) -> HttpResponse {
-    let (token, exp) = context.relay_tokens.mint(&claims, context.clock.now());
+    let (token, exp) = context.keys.relay_tokens.mint(&claims, context.clock.now());
     HttpResponse::Ok().json(RelayToken { token, exp })
 }
 
@@ -274,11 +278,11 @@ fn only_value(query: &str, name: &str) -> Option<String> {
 
 /// From the configuration, because the client chooses the request's `Host`.
 fn return_to(context: &ApiContext, login: &str) -> String {
-    context.urls.base.at(&format!("{CALLBACK}?state={login}"))
+    context.settings.urls.base.at(&format!("{CALLBACK}?state={login}"))
 }
 
 fn realm(context: &ApiContext) -> String {
-    format!("{}/", context.urls.base.origin().ascii_serialization())
+    format!("{}/", context.settings.urls.base.origin().ascii_serialization())
 }
 
 /// The attempt of the callback, when this browser sent the cookie that was set with it.
@@ -287,7 +291,7 @@ fn presented_attempt(req: &HttpRequest, context: &ApiContext) -> Option<LoginAtt
     let name = login_cookie_name(&state)?;
     let cookies = req.cookies().ok()?;
     let held = |cookie: &Cookie| {
-        let attempt = LoginAttempt::read(&context.login_cookie.open(cookie.value())?)?;
+        let attempt = LoginAttempt::read(&context.keys.login_cookie.open(cookie.value())?)?;
         // Hashes are compared: how long that takes says nothing about the value.
         (sha256_hex(attempt.state.as_bytes()) == sha256_hex(state.as_bytes())).then_some(attempt)
     };
@@ -302,13 +306,13 @@ fn login_cookie_name(login: &str) -> Option<String> {
 
 fn login_cookie(context: &ApiContext, attempt: &LoginAttempt) -> Cookie<'static> {
     let name = login_cookie_name(&attempt.state).expect("a login state is base64url of 16 bytes");
-    let path = format!("{}/auth", context.urls.base.path().trim_end_matches('/'));
-    cookie(context, name, context.login_cookie.seal(&attempt.text()), path, LOGIN_LIFETIME)
+    let path = format!("{}/auth", context.settings.urls.base.path().trim_end_matches('/'));
+    cookie(context, name, context.keys.login_cookie.seal(&attempt.text()), path, LOGIN_LIFETIME)
 }
 
 fn session_cookie(context: &ApiContext, session: &SessionId) -> Cookie<'static> {
-    let name = context.session_cookie.name().to_owned();
-    cookie(context, name, context.session_cookie.seal(session.as_str()), "/".to_owned(), sessions::LIFETIME)
+    let name = context.keys.session_cookie.name().to_owned();
+    cookie(context, name, context.keys.session_cookie.seal(session.as_str()), "/".to_owned(), retention::SESSION)
 }
 
 /// Takes the cookie of a session that has ended away from the browser.
@@ -322,7 +326,7 @@ fn cookie(context: &ApiContext, name: String, value: String, path: String, life:
         .path(path)
         .http_only(true)
         .same_site(SameSite::Lax)
-        .secure(context.environment == Environment::Production)
+        .secure(context.settings.environment == Environment::Production)
         .max_age(time::Duration::seconds(life.num_seconds()))
         .finish()
 }
