@@ -9,5 +9,6 @@ pub mod fixed_answer;
 pub mod list_page;
 pub mod map_places;
 pub mod page;
+pub mod registration_problem;
 pub mod request_log_fields;
 pub mod tier_limits;

@@ -1,11 +1,12 @@
 //! Values that are computed or read once and then shared from memory.
 
 pub mod activity;
+pub mod admin_overview;
+pub mod avatars;
 pub mod camera_drawing;
 pub mod image_uploads;
-pub mod item_answers;
+pub mod item_responses;
 pub mod map_pictures;
-pub mod own_state;
-pub mod service_status;
+pub mod service_health;
 pub mod short_cache;
-pub mod store_answers;
+pub mod store_responses;

@@ -1,5 +1,6 @@
 //! Content that players read: stores, wiki pages, images and items.
 
+pub mod avatars;
 pub mod images;
 pub mod items;
 pub mod stores;

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -16,31 +16,40 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     api::{
-        answer::{chat_problem::ChatProblem, error::ApiError},
+        answer::{chat_problem::ChatProblem, error::ApiError, registration_problem::RegistrationProblem},
         caches::{
             activity::ActivityCounts,
+            admin_overview::AdminOverview,
+            avatars::Avatars,
             camera_drawing::RenderLimit,
             image_uploads::Images,
-            item_answers::ItemsAnswer,
+            item_responses::ItemsAnswer,
             map_pictures::MapPictures,
-            own_state::{OwnState, WriteState},
-            service_status::ServiceStatus,
+            service_health::{self, ServiceHealth, WriteState},
             short_cache::ShortCache,
-            store_answers::StoreAnswers,
+            store_responses::StoreAnswers,
         },
         rate_limits::RateLimits,
     },
     billing::context::BillingContext,
     catalogue::CatalogueKeeper,
+    channels::Channels,
     clients::{chat::ChatClient, identity::IdentityClient, payments::ProviderPrice, relay_health::RelayHealthClient},
     clock::Clock,
     config::{Environment, GameLinkPolicy, PublicUrls},
     crypto::{
-        account_mark::AccountMarks, interaction_signature::InteractionKey, invite_token::InviteTokens, random::Random,
-        relay_token::RelayTokens, sealer::Sealer, session_cookie::SealedCookie,
+        account_mark::AccountMarks,
+        interaction_signature::InteractionKey,
+        invite_token::InviteTokens,
+        keys::{KeyDerivation, Purpose},
+        random::Random,
+        relay_token::RelayTokens,
+        sealer::Sealer,
+        session_cookie::{SESSION_COOKIE, SealedCookie},
     },
     db::{engine::pool::Pool, journal::Journal, usage::Usage},
     domain::{
+        clock_skew::ClockSkew,
         ids::{PlatformId, ServerId, UserId},
         outbound::Confirmations,
         plan::Plan,
@@ -49,19 +58,42 @@ use crate::{
     game::outbound::Outbound,
     net::{connections::Connections, refusals::RefusalLog},
     push::{
+        registrar::Registrar,
         session_status::PushSession,
         worker::{PushSessions, PushWorker},
     },
     relay::hub::{Hub, LinkStatus, LinkStatuses, Markets, OnlineUsers, RelayHealth},
     tracking::worker::TrackingWorker,
+    uploads::ImageStore,
     vault::Vault,
+    web::pages::BundledPages,
 };
 
 /// Longest wait of a request for an actor.
 pub const ACTOR_DEADLINE: Duration = Duration::from_secs(2);
 
+/// Time for which admins are shown the same totals: less than the pause between two questions of a portal.
+const STATUS_KEPT: TimeDelta = TimeDelta::seconds(10);
+/// Time for which admins are shown the same analytics.
+const USAGE_KEPT: TimeDelta = TimeDelta::seconds(60);
+/// Time for which clients get the same prices, also that they are not known.
+const PRICES_KEPT: TimeDelta = TimeDelta::minutes(1);
+
 /// The values that endpoints share.
 pub struct ApiContext {
+    pub clock: Clock,
+    pub random: Random,
+    pub pool: Pool,
+    pub settings: ApiSettings,
+    pub keys: ApiKeys,
+    pub limits: ApiLimits,
+    pub services: ApiServices,
+    pub caches: ApiCaches,
+    pub health: ApiHealth,
+}
+
+/// Settings, as they are for as long as the process runs.
+pub struct ApiSettings {
     pub environment: Environment,
     pub urls: PublicUrls,
     /// Accounts that may use the admin routes; empty: the routes are off.
@@ -69,70 +101,106 @@ pub struct ApiContext {
     /// Longest age of the sign-in with which an admin pays back or deletes; `None`: any age.
     pub fresh_sign_in: Option<TimeDelta>,
     pub pairing_code_prefix: String,
-    /// Limits of what users can make this service connect to.
-    pub outbound: Arc<Outbound>,
-    pub refusals: Arc<RefusalLog>,
-    /// Sign-ins for which the identity provider was asked.
-    pub confirmations: Mutex<Confirmations>,
     pub link_policy: GameLinkPolicy,
-    pub clock: Clock,
-    pub random: Random,
-    pub pool: Pool,
+    /// Users are held to what their tier unlocks.
+    pub enforce_tiers: bool,
+    pub data_dir: PathBuf,
+    /// Threads of each listener.
+    pub workers: usize,
+    /// Connections that one client address is meant to have.
+    pub connections_per_address: usize,
+    /// Token that `/metrics` requires; `None`: in development for this machine only, in production off.
+    pub metrics_token: Option<SecretString>,
+    pub pages: Arc<BundledPages>,
+    /// JSON Schema of the relay's messages, as clients read it.
+    pub relay_schema: Bytes,
+}
+
+/// Keys, each inside the only part that seals, signs or hashes with it.
+pub struct ApiKeys {
     /// Player tokens and push credentials, as they are stored.
     pub vault: Vault,
     pub session_cookie: SealedCookie,
     /// Holds the login state while the browser is at the identity provider.
     pub login_cookie: SealedCookie,
-    pub relay_tokens: RelayTokens,
+    pub relay_tokens: Arc<RelayTokens>,
     pub invite_tokens: InviteTokens,
     /// Seals the answers that are kept for an `Idempotency-Key`: some hold a token.
     pub kept_answers: Arc<Sealer>,
-    pub identity: IdentityClient,
+    /// Marks of erased accounts.
+    pub account_marks: AccountMarks,
+}
+
+/// Limits of what clients can make this service do, with their counts.
+pub struct ApiLimits {
     pub rate_limits: RateLimits,
-    pub render_limit: RenderLimit,
-    pub map_pictures: MapPictures,
-    pub images: Images,
-    pub store_answers: StoreAnswers,
-    pub items_answer: ItemsAnswer,
-    pub catalogue: Arc<CatalogueKeeper>,
     pub connections: Arc<Connections>,
+    pub refusals: Arc<RefusalLog>,
+    /// Limits of what users can make this service connect to.
+    pub outbound: Arc<Outbound>,
+    /// Sign-ins for which the identity provider was asked.
+    pub confirmations: Mutex<Confirmations>,
+    pub render_limit: RenderLimit,
+}
+
+/// Other parts of the service that endpoints ask, and clients of its neighbours.
+pub struct ApiServices {
     pub hub: Addr<Hub>,
+    /// The shops of game servers, as the relay knows them.
+    pub markets: Arc<Markets>,
     pub push: Addr<PushWorker>,
+    /// `None`: the service registers nothing itself.
+    pub registrar: Option<Arc<Registrar>>,
     /// `None`: no player-statistics service is configured.
     pub tracking: Option<Addr<TrackingWorker>>,
     /// `None`: payments are off.
     pub billing: Option<Arc<BillingContext>>,
-    /// Users are held to what their tier unlocks.
-    pub enforce_tiers: bool,
-    /// Marks of erased accounts.
-    pub account_marks: AccountMarks,
     /// `None`: there is no support bot.
     pub chat_bot: Option<ChatBot>,
-    pub relay_health: Arc<RelayHealth>,
+    pub identity: IdentityClient,
+    pub channels: Arc<Channels>,
+}
+
+/// Values that are kept in memory, so that most requests neither compute nor fetch them.
+pub struct ApiCaches {
+    pub map_pictures: MapPictures,
+    pub avatars: Avatars,
+    pub images: Images,
+    pub store_responses: StoreAnswers,
+    pub items_answer: ItemsAnswer,
+    pub catalogue: Arc<CatalogueKeeper>,
     /// State of all members and of the relay, for admins.
-    pub service_status: ShortCache<ServiceStatus>,
+    pub overview: ShortCache<AdminOverview>,
     pub usage: ShortCache<Usage>,
     /// Prices of the plans at the payment provider; a plan whose price is not known is absent.
     pub plan_prices: ShortCache<Vec<(Plan, ProviderPrice)>>,
-    /// JSON Schema of the relay's messages, as clients read it.
-    pub relay_schema: Bytes,
     /// Actions of users that are not stored yet.
     pub activity: ActivityCounts,
-    /// Client of the relay's health.
-    pub relay: RelayHealthClient,
-    /// The shops of game servers, as the relay knows them.
-    pub markets: Arc<Markets>,
+}
+
+/// State of the service itself, for probes, metrics and operators.
+pub struct ApiHealth {
     pub started: Instant,
     pub started_at: Timestamp,
-    pub data_dir: PathBuf,
-    /// Token that `/metrics` requires; `None`: in development for this machine only, in production off.
-    pub metrics_token: Option<SecretString>,
+    pub report: ShortCache<ServiceHealth>,
     pub write_state: ShortCache<WriteState>,
     /// The faults of `write_state` that are in the log.
     pub write_faults: Mutex<Vec<String>>,
+    /// Parts that need the operator, as of the last minute, and why.
+    pub warnings: Mutex<Vec<(&'static str, String)>>,
+    /// Reason for which the identity provider does not answer, as of the last question.
+    pub identity_fault: Mutex<Option<String>>,
+    /// The damage of the database, as of the last look at all rows.
+    pub damage: Mutex<Option<String>>,
+    /// Rows of the database that cannot be read.
+    pub unreadable_rows: AtomicUsize,
+    /// Lead of the identity provider's clock over the machine's, as of the last comparison.
+    pub clock_skew: Mutex<Option<ClockSkew>>,
     /// Alarms that wait for the database.
     pub journal: Journal,
-    pub own_state: ShortCache<OwnState>,
+    pub relay_health: Arc<RelayHealth>,
+    /// Client of the relay's health, as others see it.
+    pub relay: RelayHealthClient,
 }
 
 /// The support bot at the chat platform.
@@ -142,10 +210,70 @@ pub struct ChatBot {
     pub public_key: InteractionKey,
 }
 
+impl ApiKeys {
+    /// Derives the keys of the API.
+    pub fn new(keys: &KeyDerivation, vault: Vault, random: &Random) -> Self {
+        let cookie = |name, purpose| SealedCookie::new(name, &keys.key(purpose), random.clone());
+        Self {
+            vault,
+            session_cookie: cookie(SESSION_COOKIE, Purpose::SessionCookie),
+            login_cookie: cookie("rp_login", Purpose::SignInCookie),
+            relay_tokens: Arc::new(RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone())),
+            invite_tokens: InviteTokens::new(&keys.key(Purpose::InviteToken), random.clone()),
+            kept_answers: Arc::new(Sealer::new(&keys.key(Purpose::KeptAnswer), None, 1, random.clone())),
+            account_marks: AccountMarks::new(&keys.key(Purpose::AccountMark)),
+        }
+    }
+}
+
+impl ApiCaches {
+    /// Empty caches, beside the stored images and the catalogue.
+    pub fn new(images: ImageStore, catalogue: CatalogueKeeper, clock: &Clock) -> Self {
+        Self {
+            map_pictures: MapPictures::default(),
+            avatars: Avatars::new(clock),
+            images: Images::new(images),
+            store_responses: StoreAnswers::default(),
+            items_answer: ItemsAnswer::default(),
+            catalogue: Arc::new(catalogue),
+            overview: ShortCache::new(STATUS_KEPT),
+            usage: ShortCache::new(USAGE_KEPT),
+            plan_prices: ShortCache::new(PRICES_KEPT),
+            activity: ActivityCounts::default(),
+        }
+    }
+}
+
+impl ApiHealth {
+    /// The state at the start.
+    pub fn new(clock: &Clock, journal: Journal, relay_health: Arc<RelayHealth>, relay: RelayHealthClient) -> Self {
+        Self {
+            started: Instant::now(),
+            started_at: clock.now(),
+            report: ShortCache::new(service_health::STATUS_FOR),
+            write_state: ShortCache::new(service_health::WRITTEN_FOR),
+            write_faults: Mutex::default(),
+            warnings: Mutex::default(),
+            identity_fault: Mutex::default(),
+            damage: Mutex::default(),
+            unreadable_rows: AtomicUsize::default(),
+            clock_skew: Mutex::default(),
+            journal,
+            relay_health,
+            relay,
+        }
+    }
+}
+
 impl ApiContext {
     /// The support bot.
     pub fn chat_bot(&self) -> Result<&ChatBot, ApiError> {
-        self.chat_bot.as_ref().ok_or(ApiError::Chat(ChatProblem::Disabled))
+        self.services.chat_bot.as_ref().ok_or(ApiError::Chat(ChatProblem::Disabled))
+    }
+
+    /// The maker of registrations for the game's pushes.
+    pub fn registrar(&self) -> Result<&Arc<Registrar>, ApiError> {
+        self.services.registrar.as_ref().ok_or(ApiError::Registration(RegistrationProblem::Disabled))
     }
 
     /// The context of the application that serves this request.
@@ -155,18 +283,18 @@ impl ApiContext {
 
     /// The links of these servers; one without a link is absent.
     pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, LinkStatus>, ApiError> {
-        in_time(self.hub.send(LinkStatuses { servers })).await
+        in_time(self.services.hub.send(LinkStatuses { servers })).await
     }
 
     /// The push session of this user; `None` without a credential.
     pub async fn push_session(&self, user: &UserId) -> Result<Option<PushSession>, ApiError> {
-        let mut sessions = in_time(self.push.send(PushSessions { users: vec![user.clone()] })).await?;
+        let mut sessions = in_time(self.services.push.send(PushSessions { users: vec![user.clone()] })).await?;
         Ok(sessions.remove(user))
     }
 
     /// The users who are online.
     pub async fn online(&self) -> Result<HashSet<UserId>, ApiError> {
-        in_time(self.hub.send(OnlineUsers)).await
+        in_time(self.services.hub.send(OnlineUsers)).await
     }
 }
 

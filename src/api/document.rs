@@ -4,5 +4,5 @@ pub mod docs;
 pub mod example_values;
 pub mod known_input;
 pub mod openapi;
-pub mod operation_answers;
+pub mod openapi_completion;
 pub mod operation_names;

@@ -9,12 +9,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    api::{
-        answer::error::{ApiError, Problem},
-        context::ApiContext,
-    },
+    api::{answer::error::ApiError, context::ApiContext},
     db::{daily_counts::DayCounts, usage::Usage},
-    domain::time::{self, Timestamp},
+    domain::time::Timestamp,
 };
 
 /// Days in the figures of a week, with today.
@@ -24,8 +21,6 @@ const WEEK: usize = 7;
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Analytics {
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     generated_at: Timestamp,
     members: MemberCounts,
     subscriptions: SubscriptionCounts,
@@ -83,15 +78,14 @@ struct DayView {
 /// Usage of the service.
 #[utoipa::path(get, path = "/admin/analytics", tag = "admin", security(("session" = [])), responses(
     (status = 200, body = Analytics),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
-pub async fn analytics(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn get(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let read = || async {
-        context.activity.store(&context.pool, &context.clock).await;
+        context.caches.activity.store(&context.pool, &context.clock).await;
         let now = context.clock.now();
         Ok(context.pool.read(move |db| Usage::read(db, now)).await?)
     };
-    let usage = context.usage.get(&context.clock, read).await?;
+    let usage = context.caches.usage.get(&context.clock, read).await?;
     Ok(HttpResponse::Ok().json(Analytics::from(&*usage)))
 }
 

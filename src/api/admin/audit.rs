@@ -1,7 +1,6 @@
 //! The log of admins' actions: `/admin/audit`.
 
 use actix_web::{HttpResponse, web};
-use chrono::{DateTime, Utc};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,17 +8,14 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     api::{
-        answer::{
-            error::{ApiError, Problem},
-            list_page::next_of,
-        },
+        answer::{error::ApiError, list_page::next_of},
         context::ApiContext,
         extract::query::Query,
     },
     db::audit::{self, AuditEntry, AuditPage},
     domain::{
         audit::{AdminAction, AuditResult},
-        time::{self, Timestamp},
+        time::Timestamp,
         timeline::Cursor,
     },
 };
@@ -90,8 +86,6 @@ struct AuditEntryView {
     payload: Value,
     /// `done`, `begun`, `failed`, or `unknown`: the other service did not report the outcome.
     result: AuditResult,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// SHA-256 over the entry and the hash before it.
     hash: String,
@@ -101,7 +95,7 @@ impl From<AuditEntry> for AuditEntryView {
     fn from(entry: AuditEntry) -> Self {
         let AuditEntry { id, at, actor, action, target, payload, result, hash } = entry;
         let payload = serde_json::from_str(&payload).unwrap_or(Value::String(payload));
-        let (action, result) = (AdminAction::parse(&action).as_str(), AuditResult::parse(&result));
+        let (action, result) = (AdminAction::stored(&action).word(), AuditResult::stored(&result));
         Self { id: id.to_string(), actor, action, target, payload, result, created_at: at, hash }
     }
 }
@@ -109,7 +103,6 @@ impl From<AuditEntry> for AuditEntryView {
 /// The actions of admins, newest first.
 #[utoipa::path(get, path = "/admin/audit", tag = "admin", security(("session" = [])), params(AuditQuery), responses(
     (status = 200, body = AuditLog),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn list(Query(query): Query<AuditQuery>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let page = query.page()?;
@@ -147,5 +140,5 @@ impl AuditQuery {
 }
 
 fn read_time(text: &str) -> Option<Timestamp> {
-    DateTime::parse_from_rfc3339(text).ok().map(|time| time.with_timezone(&Utc))
+    Timestamp::parse_rfc3339(text)
 }

@@ -1,7 +1,6 @@
 //! Accounts that have a tier for nothing: `/admin/beta-testers`.
 
 use actix_web::{HttpResponse, http::StatusCode, web};
-use chrono::{DateTime, Utc};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -10,7 +9,7 @@ use crate::{
     api::{
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::{is_platform_id, is_tier, lines},
             list_page::next_of,
         },
@@ -26,7 +25,7 @@ use crate::{
         ids::PlatformId,
         limits::LARGEST_NUMBER,
         tier::{BetaEntry, Tier},
-        time::{self, Timestamp},
+        time::Timestamp,
     },
 };
 
@@ -54,7 +53,7 @@ pub struct BetaTesterQuery {
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "platformId": "76561198000000002", "tier": "OPERATOR", "note": "Helps to test" }))]
-pub struct NewBetaTester {
+pub struct CreateBetaTester {
     /// SteamID64; its user need not have signed in yet.
     #[garde(custom(is_platform_id))]
     #[schema(format = "steamid64")]
@@ -68,8 +67,7 @@ pub struct NewBetaTester {
     note: Option<String>,
     /// In the future; absent: it does not end.
     #[garde(skip)]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    expires_at: Option<DateTime<Utc>>,
+    expires_at: Option<Timestamp>,
 }
 
 /// An account with a tier for nothing.
@@ -79,13 +77,9 @@ pub struct BetaTesterView {
     platform_id: String,
     tier: Tier,
     note: Option<String>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
     /// False: it has expired.
     active: bool,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
 }
 
@@ -113,7 +107,6 @@ impl BetaTesterView {
 #[utoipa::path(get, path = "/admin/beta-testers", tag = "admin", security(("session" = [])), params(BetaTesterQuery),
     responses(
     (status = 200, body = BetaTesterList),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn list(
     Query(BetaTesterQuery { limit, offset, before }): Query<BetaTesterQuery>,
@@ -130,13 +123,16 @@ pub async fn list(
 
 /// Gives an account a tier for nothing, in place of one that it has. A paid subscription still decides.
 #[utoipa::path(post, path = "/admin/beta-testers", tag = "admin", security(("session" = [])),
-    request_body = NewBetaTester, responses(
+    request_body = CreateBetaTester, responses(
     (status = 201, body = BetaTesterView),
     (status = 200, body = BetaTesterView, description = "The account had one, which is replaced"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
-pub async fn put(admin: Admin, once: Idempotent, Json(new): Json<NewBetaTester>) -> Result<HttpResponse, ApiError> {
-    let NewBetaTester { platform_id, tier, note, expires_at } = new;
+pub async fn create(
+    admin: Admin,
+    once: Idempotent,
+    Json(new): Json<CreateBetaTester>,
+) -> Result<HttpResponse, ApiError> {
+    let CreateBetaTester { platform_id, tier, note, expires_at } = new;
     let account = PlatformId::from(platform_id);
     let Some(tier) = Tier::parse(&tier) else { return Err(ApiError::invalid("tier", "is not known")) };
     let target = account.to_string();
@@ -144,7 +140,7 @@ pub async fn put(admin: Admin, once: Idempotent, Json(new): Json<NewBetaTester>)
         if expires_at.is_some_and(|end| end <= now) {
             return Err(ApiError::invalid("expiresAt", "must be in the future"));
         }
-        if expires_at.is_some_and(|end| !time::is_storable(end)) {
+        if expires_at.is_some_and(|end| !end.is_storable()) {
             return Err(ApiError::invalid("expiresAt", "must be before the year 10000, and no leap second"));
         }
         let before = beta_testers::find(db, &account)?;
@@ -161,9 +157,8 @@ pub async fn put(admin: Admin, once: Idempotent, Json(new): Json<NewBetaTester>)
 #[utoipa::path(delete, path = "/admin/beta-testers/{platformId}", tag = "admin", security(("session" = [])),
     params(("platformId" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
-pub async fn remove(admin: Admin, path: web::Path<String>) -> Result<HttpResponse, ApiError> {
+pub async fn delete(admin: Admin, path: web::Path<String>) -> Result<HttpResponse, ApiError> {
     let target = path.into_inner();
     let account = PlatformId::from(target.as_str());
     let remove = move |db: &mut _, now| {

@@ -8,10 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     api::{
-        answer::{
-            chat_problem::ChatProblem,
-            error::{ApiError, Problem},
-        },
+        answer::{chat_problem::ChatProblem, error::ApiError},
         context::ApiContext,
         extract::{admin::Admin, query::Query},
     },
@@ -70,12 +67,9 @@ impl From<ChatPlatformError> for ApiError {
 #[utoipa::path(post, path = "/admin/chat/register-commands", tag = "admin", security(("session" = [])),
     params(RegistrationQuery), responses(
     (status = 200, body = RegisteredCommands),
-    (status = 400, body = Problem, content_type = "application/problem+json",
-        description = "`groupId` is no number, or no guild with the bot's application in it"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 502, body = Problem, content_type = "application/problem+json",
-        description = "`chat_platform_refused`: the token, or the commands named in `errors`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
+    (status = 400, description = "`groupId` is no number, or no guild with the bot's application in it"),
+    (status = 502, description = "`chat_platform_refused`: the token, or the commands named in `errors`"),
+    (status = 503,
         description = "`chat_disabled`; `chat_platform_busy`, with `Retry-After`; `chat_platform_unavailable`"),
 ))]
 pub async fn register_commands(

@@ -13,7 +13,7 @@ use crate::{
     api::{
         answer::{
             done::Done,
-            error::{ApiError, FieldError, Problem},
+            error::{ApiError, FieldError},
             fields::{IntegerOrText, is_one_line},
             list_page::next_of,
         },
@@ -28,7 +28,7 @@ use crate::{
         audit::{AdminAction, Written},
         items,
         limits::CONVEYOR_ROWS,
-        time::{self, Timestamp},
+        time::Timestamp,
     },
 };
 
@@ -36,7 +36,7 @@ use crate::{
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "itemId": "-1581843485" }))]
-pub struct NewConveyorRow {
+pub struct CreateConveyorRow {
     /// The game's item id.
     #[garde(skip)]
     #[schema(value_type = String, format = "int32-digits")]
@@ -94,8 +94,6 @@ pub struct ConveyorRowView {
     #[schema(value_type = String)]
     name: Arc<str>,
     category: String,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
 }
 
@@ -125,8 +123,6 @@ impl From<ConveyorRow> for ConveyorRowView {
 /// The conveyor map.
 #[utoipa::path(get, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), params(ConveyorQuery), responses(
     (status = 200, body = ConveyorRowList),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn list(
     Query(ConveyorQuery { limit, before }): Query<ConveyorQuery>,
@@ -139,17 +135,15 @@ pub async fn list(
 }
 
 /// Adds an item to the map, in its category of the catalogue.
-#[utoipa::path(post, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), request_body = NewConveyorRow,
+#[utoipa::path(post, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), request_body = CreateConveyorRow,
     responses(
     (status = 201, body = ConveyorRowView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: it has a row; `limit_reached`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 409, description = "`conflict`: it has a row; `limit_reached`"),
 ))]
-pub async fn add(
+pub async fn create(
     admin: Admin,
     once: Idempotent,
-    Json(NewConveyorRow { item_id }): Json<NewConveyorRow>,
+    Json(CreateConveyorRow { item_id }): Json<CreateConveyorRow>,
 ) -> Result<HttpResponse, ApiError> {
     let item = item_id.into_text().parse().ok().and_then(items::item);
     let item = item.ok_or_else(|| ApiError::invalid("itemId", "is no item of the catalogue"))?;
@@ -171,10 +165,8 @@ pub async fn add(
 #[utoipa::path(put, path = "/admin/conveyor-map/{shortname}", tag = "admin", security(("session" = [])),
     params(("shortname" = String, Path)), request_body = ConveyorCategory, responses(
     (status = 200, body = ConveyorRowView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
-pub async fn put(
+pub async fn update(
     admin: Admin,
     shortname: web::Path<String>,
     Json(ConveyorCategory { category }): Json<ConveyorCategory>,
@@ -193,10 +185,8 @@ pub async fn put(
 #[utoipa::path(delete, path = "/admin/conveyor-map/{shortname}", tag = "admin", security(("session" = [])),
     params(("shortname" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
-pub async fn remove(admin: Admin, shortname: web::Path<String>) -> Result<HttpResponse, ApiError> {
+pub async fn delete(admin: Admin, shortname: web::Path<String>) -> Result<HttpResponse, ApiError> {
     let shortname = shortname.into_inner();
     let target = shortname.clone();
     let removed = admin.write(AdminAction::DeleteConveyorRow, &target, move |db, _| {
@@ -212,11 +202,9 @@ pub async fn remove(admin: Admin, shortname: web::Path<String>) -> Result<HttpRe
 #[utoipa::path(post, path = "/admin/conveyor-map/bulk-category", tag = "admin", security(("session" = [])),
     request_body = ConveyorCategories, responses(
     (status = 200, body = ChangedConveyorRows, description = "The rows that were named, as they now are"),
-    (status = 400, body = Problem, content_type = "application/problem+json", description = "Also for a short name without a row"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 400, description = "Also for a short name without a row"),
 ))]
-pub async fn bulk_category(
+pub async fn update_categories(
     admin: Admin,
     Json(ConveyorCategories { shortnames, category }): Json<ConveyorCategories>,
 ) -> Result<HttpResponse, ApiError> {

@@ -14,13 +14,13 @@ use crate::{
         admin::upload,
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::is_one_line,
             list_page::{ListPage, ListPlace},
         },
         caches::{
             image_uploads::{ImageForm, ImageLocation},
-            item_answers::{ItemList, ItemView},
+            item_responses::{ItemList, ItemView},
         },
         context::ApiContext,
         extract::{admin::Admin, json::Json, query::Query},
@@ -100,18 +100,14 @@ struct ItemResults {
 /// All items: those of the embedded catalogue as admins changed them, and those that admins added.
 #[utoipa::path(get, path = "/admin/items", tag = "admin", security(("session" = [])), params(ListPage), responses(
     (status = 200, body = ItemList),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn list(Query(page): Query<ListPage>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(ItemList::page(&page, &context.urls)?))
+    Ok(HttpResponse::Ok().json(ItemList::page(&page, &context.settings.urls)?))
 }
 
 /// Looks for items: exact matches first, then names that begin so, words, beginnings of words, and parts.
 #[utoipa::path(get, path = "/admin/items-search", tag = "admin", security(("session" = [])), params(ItemSearch), responses(
     (status = 200, body = ItemResults),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn search(
     Query(ItemSearch { q, limit, before }): Query<ItemSearch>,
@@ -120,7 +116,7 @@ pub async fn search(
     let found = item_search::ranked(&items::all(), &q);
     let (found, next) = ListPage::new(limit.unwrap_or(RESULTS), before)
         .cut(found, |(rank, item)| ListPlace::new(*rank, format!("{}  {}", item.name, item.id)))?;
-    let results = found.iter().map(|(_, item)| ItemView::new(item, &context.urls)).collect();
+    let results = found.iter().map(|(_, item)| ItemView::new(item, &context.settings.urls)).collect();
     Ok(HttpResponse::Ok().json(ItemResults { results, next }))
 }
 
@@ -128,13 +124,10 @@ pub async fn search(
 #[utoipa::path(put, path = "/admin/items/{id}", tag = "admin", security(("session" = [])),
     params(("id" = String, Path, description = "The game's item id")), request_body = ItemBody, responses(
     (status = 200, body = ItemView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "No item has such an id"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`conflict`: another item has the short name; `limit_reached`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 404, description = "No item has such an id"),
+    (status = 409, description = "`conflict`: another item has the short name; `limit_reached`"),
 ))]
-pub async fn put(
+pub async fn update(
     admin: Admin,
     id: web::Path<String>,
     Json(body): Json<ItemBody>,
@@ -156,13 +149,13 @@ pub async fn put(
             unused.remove(&icon);
         }
         edited_items::put(db, &said, now)?;
-        Ok(Written::new(unused, told(before.as_ref()), told(Some(&said))))
+        Ok(Written::new(unused, described(before.as_ref()), described(Some(&said))))
     });
     let unused = written.await?;
     refresh(&context).await;
-    context.images.delete_unused(&context.pool, unused.into_iter().collect()).await;
+    context.caches.images.delete_unused(&context.pool, unused.into_iter().collect()).await;
     let item = items::item(id).ok_or_else(|| ApiError::Unavailable("the catalogue is not up to date".into()))?;
-    Ok(HttpResponse::Ok().json(ItemView::new(&item, &context.urls)))
+    Ok(HttpResponse::Ok().json(ItemView::new(&item, &context.settings.urls)))
 }
 
 /// Takes back the admins' edit of an item: one of the embedded catalogue is as it was, another one is gone. Its icon is
@@ -170,11 +163,9 @@ pub async fn put(
 #[utoipa::path(delete, path = "/admin/items/{id}", tag = "admin", security(("session" = [])),
     params(("id" = String, Path, description = "The game's item id")), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "No admin said anything of it"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 404, description = "No admin said anything of it"),
 ))]
-pub async fn remove(
+pub async fn delete(
     admin: Admin,
     id: web::Path<String>,
     context: web::Data<ApiContext>,
@@ -185,11 +176,11 @@ pub async fn remove(
         let before = edited_items::find(db, id)?;
         edited_items::delete(db, id)?;
         let unused = images::release(db, &image_user(id), now)?;
-        Ok(Written::new(unused, told(before.as_ref()), Value::Null))
+        Ok(Written::new(unused, described(before.as_ref()), Value::Null))
     });
     let unused = removed.await?;
     refresh(&context).await;
-    context.images.delete_unused(&context.pool, unused).await;
+    context.caches.images.delete_unused(&context.pool, unused).await;
     Ok(HttpResponse::Ok().json(Done::OK))
 }
 
@@ -197,12 +188,10 @@ pub async fn remove(
 #[utoipa::path(post, path = "/admin/items/upload-icon", tag = "admin", security(("session" = [])),
     request_body(content = ImageForm, content_type = "multipart/form-data"), responses(
     (status = 201, body = ImageLocation),
-    (status = 400, body = Problem, content_type = "application/problem+json",
+    (status = 400,
         description = "`invalid_request`; `invalid_image`: no PNG or WebP, broken, or more than 1024 pixels wide or high"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 408, body = Problem, content_type = "application/problem+json", description = "It took more than 30 s"),
-    (status = 413, body = Problem, content_type = "application/problem+json", description = "The file has more than 5 MB"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`, `unavailable`"),
+    (status = 408, description = "It took more than 30 s"),
+    (status = 413, description = "The file has more than 5 MB"),
 ))]
 pub async fn upload_icon(admin: Admin, req: HttpRequest, form: Multipart) -> Result<HttpResponse, ApiError> {
     upload::upload(admin, &req, form, ICON_EDGE).await
@@ -229,7 +218,7 @@ fn edit(id: i32, body: ItemBody, context: &ApiContext) -> Result<ItemEdit, ApiEr
     let icon = match icon_url {
         None => None,
         Some(url) => {
-            let own = |name: &ImageName| url == name.path() || url == context.urls.base.at(&name.path());
+            let own = |name: &ImageName| url == name.path() || url == context.settings.urls.base.at(&name.path());
             let name = ImageName::of_url(&url).filter(own);
             Some(name.ok_or_else(|| ApiError::invalid("iconUrl", "is no uploaded icon"))?.to_string())
         }
@@ -244,7 +233,7 @@ fn image_user(id: i32) -> String {
 }
 
 /// The edit as the audit log shows it.
-fn told(edit: Option<&ItemEdit>) -> Value {
+fn described(edit: Option<&ItemEdit>) -> Value {
     edit.map_or(Value::Null, |edit| {
         let ItemEdit { id, shortname, name, category, stack_size, icon } = edit;
         json!({
@@ -256,7 +245,7 @@ fn told(edit: Option<&ItemEdit>) -> Value {
 
 /// The change is stored; if it cannot be read now, it will be in a few seconds.
 async fn refresh(context: &ApiContext) {
-    if let Err(error) = context.catalogue.refresh().await {
+    if let Err(error) = context.caches.catalogue.refresh().await {
         log::warn!("the catalogue of items is not up to date yet: {error}");
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         billing_interval::BillingInterval,
         funnel::FunnelStage,
         tier::{EffectiveTier, SubscriptionStatus, Tier, TierSource},
-        time::{self, Timestamp},
+        time::Timestamp,
     },
 };
 
@@ -27,11 +27,7 @@ pub struct MemberView {
     /// https.
     avatar_url: Option<String>,
     subscription: MemberTierView,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     last_seen_at: Timestamp,
 }
 
@@ -50,7 +46,7 @@ struct MemberTierView {
 }
 
 impl MemberView {
-    pub fn new(user: User, tier: Option<EffectiveTier>) -> Self {
+    pub(crate) fn new(user: User, tier: Option<EffectiveTier>) -> Self {
         let User { id, platform_id, display_name, avatar_url, created_at, last_seen_at, .. } = user;
         let EffectiveTier { tier, source, subscription, .. } = tier.unwrap_or_else(EffectiveTier::none);
         let (status, interval) = subscription.map(|one| (one.status, one.interval)).unzip();
@@ -87,8 +83,6 @@ pub struct StatusUser {
     guest_of: Vec<HostView>,
     /// True if a chat account is linked.
     chat_linked: bool,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     last_seen_at: Timestamp,
     /// `no-subscription`, `no-credentials`, `no-paired-server`, `ready` or `guest-ready`.
     funnel_stage: FunnelStage,
@@ -113,7 +107,7 @@ impl From<HostServer> for HostView {
 }
 
 impl StatusUser {
-    pub fn new(status: MemberStatus, online: bool) -> Self {
+    pub(crate) fn new(status: MemberStatus, online: bool) -> Self {
         let MemberStatus { user, tier, credential, paired_servers, hosts, chat_linked, stage } = status;
         let (subscribed, interval) = tier.subscription.map(|one| (one.status, one.interval)).unzip();
         Self {

@@ -11,12 +11,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::member_views::StatusUser;
 use crate::{
     api::{
-        answer::{
-            error::{ApiError, Problem},
-            fields::own_id,
-            list_page::next_of,
-        },
-        caches::service_status::ServiceStatus,
+        answer::{error::ApiError, fields::own_id, list_page::next_of},
+        caches::admin_overview::AdminOverview,
         context::ApiContext,
         extract::query::Query,
     },
@@ -86,13 +82,12 @@ struct OverviewTotals {
 #[utoipa::path(get, path = "/admin/users/overview", tag = "admin", security(("session" = [])), params(OverviewQuery),
     responses(
     (status = 200, body = Overview),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
-pub async fn overview(
+pub async fn get(
     Query(OverviewQuery { q, limit, before }): Query<OverviewQuery>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let status = context.service_status.get(&context.clock, || service_status(&context)).await?;
+    let status = context.caches.overview.get(&context.clock, || admin_overview(&context)).await?;
     let (now, limit) = (context.clock.now(), limit.unwrap_or(PAGE));
     let before = before.map(UserId::from);
     let read = move |db: &mut Db| {
@@ -104,16 +99,19 @@ pub async fn overview(
     Ok(HttpResponse::Ok().json(Overview::new(&status, members, next)))
 }
 
-async fn service_status(context: &ApiContext) -> Result<ServiceStatus, ApiError> {
+async fn admin_overview(context: &ApiContext) -> Result<AdminOverview, ApiError> {
     let now = context.clock.now();
-    let (totals, online, relay) =
-        tokio::join!(context.pool.read(move |db| members::totals(db, now)), context.online(), context.relay.check(),);
-    Ok(ServiceStatus { totals: totals?, online: online?, relay })
+    let (totals, online, relay) = tokio::join!(
+        context.pool.read(move |db| members::totals(db, now)),
+        context.online(),
+        context.health.relay.check(),
+    );
+    Ok(AdminOverview { totals: totals?, online: online?, relay })
 }
 
 impl Overview {
-    fn new(status: &ServiceStatus, members: Vec<MemberStatus>, next: Option<String>) -> Self {
-        let ServiceStatus { totals, online, relay } = status;
+    fn new(status: &AdminOverview, members: Vec<MemberStatus>, next: Option<String>) -> Self {
+        let AdminOverview { totals, online, relay } = status;
         let MemberTotals { users, paid, beta, with_credential, with_chat, with_paired_server, stuck } = totals.clone();
         let member = |member: MemberStatus| {
             let is_online = online.contains(&member.user.id);

@@ -8,10 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
-        answer::{
-            done::Done,
-            error::{ApiError, Problem},
-        },
+        answer::{done::Done, error::ApiError},
         context::ApiContext,
         extract::admin::Admin,
     },
@@ -23,7 +20,7 @@ use crate::{
     domain::{
         audit::{AdminAction, Written},
         ids::{ServerId, UserId},
-        time::{self, Timestamp},
+        time::Timestamp,
     },
     push::worker::{PushWorker, ServersChanged},
     relay::hub::{Hub, ServerRemoved},
@@ -45,7 +42,6 @@ struct ToldServer<'a> {
     address: &'a str,
     port: u16,
     player_id: &'a str,
-    #[serde(serialize_with = "time::wire")]
     created_at: Timestamp,
 }
 
@@ -75,9 +71,8 @@ fn end_lives(hub: Addr<Hub>, push: Addr<PushWorker>) -> impl Fn(&PairedServer) +
 #[utoipa::path(delete, path = "/admin/paired-servers/{id}", tag = "admin", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
-pub async fn remove(
+pub async fn delete(
     admin: Admin,
     path: web::Path<String>,
     context: web::Data<ApiContext>,
@@ -92,8 +87,8 @@ pub async fn remove(
         let before = serde_json::to_value(ToldServer::from(&server)).unwrap_or_default();
         Ok(Written::new(server, before, ()))
     };
-    let end = end_lives(context.hub.clone(), context.push.clone());
-    admin.write_and_tell(AdminAction::DeletePairedServer, &target, remove, move |server| end(server)).await?;
+    let end = end_lives(context.services.hub.clone(), context.services.push.clone());
+    admin.write_and_notify(AdminAction::DeletePairedServer, &target, remove, move |server| end(server)).await?;
     Ok(HttpResponse::Ok().json(Done::OK))
 }
 
@@ -101,10 +96,9 @@ pub async fn remove(
 #[utoipa::path(delete, path = "/admin/users/{userId}/paired-servers", tag = "admin", security(("session" = [])),
     params(("userId" = String, Path)), responses(
     (status = 200, body = DeletedServers),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such member"),
+    (status = 404, description = "There is no such member"),
 ))]
-pub async fn remove_all(
+pub async fn delete_all(
     admin: Admin,
     path: web::Path<String>,
     context: web::Data<ApiContext>,
@@ -121,8 +115,8 @@ pub async fn remove_all(
         let before = serde_json::to_value(before).unwrap_or_default();
         Ok(Written::new(servers, before, [(); 0]))
     };
-    let end = end_lives(context.hub.clone(), context.push.clone());
-    let tell = move |servers: &Vec<PairedServer>| servers.iter().for_each(&end);
-    let deleted = admin.write_and_tell(AdminAction::DeletePairedServers, &target, remove, tell).await?;
+    let end = end_lives(context.services.hub.clone(), context.services.push.clone());
+    let notify = move |servers: &Vec<PairedServer>| servers.iter().for_each(&end);
+    let deleted = admin.write_and_notify(AdminAction::DeletePairedServers, &target, remove, notify).await?;
     Ok(HttpResponse::Ok().json(DeletedServers { ok: true, deleted: deleted.len() }))
 }

@@ -4,11 +4,7 @@ use actix_web::{HttpResponse, web};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::{
-    answer::error::{ApiError, Problem},
-    context::ApiContext,
-    extract::admin::Admin,
-};
+use crate::api::{answer::error::ApiError, context::ApiContext, extract::admin::Admin};
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -23,11 +19,9 @@ struct AdminPing {
 /// Says that the caller is an admin. Like every route below `/admin`, it needs a session of an account on the allowlist.
 #[utoipa::path(get, path = "/admin/ping", tag = "admin", security(("session" = [])), responses(
     (status = 200, body = AdminPing),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`admin_disabled`: the allowlist is empty; on every admin route, whoever calls"),
+    (status = 503, description = "`admin_disabled`: the allowlist is empty; on every admin route, for every caller"),
 ))]
 pub async fn ping(admin: Admin, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let (platform_id, allowlist_size) = (admin.platform_id.to_string(), context.admins.len());
+    let (platform_id, allowlist_size) = (admin.platform_id.to_string(), context.settings.admins.len());
     Ok(HttpResponse::Ok().json(AdminPing { admin: true, platform_id, allowlist_size }))
 }

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     api::{
         answer::{
-            error::{ApiError, Problem},
+            error::ApiError,
             list_page::{cursor, next_of, not_a_next},
         },
         context::ApiContext,
@@ -39,7 +39,7 @@ use crate::{
         ids::{PlatformId, UserId},
         payment_event_kind::PaymentEventKind,
         refund::{IssuedRefund, RefundPlan, RefundRefusal, RefundStatus},
-        time::{self, Timestamp},
+        time::Timestamp,
         timeline::Cursor,
     },
 };
@@ -58,7 +58,7 @@ const LARGEST_REFUND: i64 = 999_999_999_999;
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "chargeId": "ch_1", "amount": 500, "reason": "requested_by_customer" }))]
-pub struct NewRefund {
+pub struct CreateRefund {
     /// The provider's id of the charge. This or `paymentIntentId`.
     #[garde(inner(custom(is_provider_id)))]
     #[schema(pattern = "^[A-Za-z0-9_]{1,255}$")]
@@ -172,8 +172,6 @@ struct ChargeView {
     /// The provider's word: `succeeded`, `pending` or `failed`.
     status: String,
     payment_intent_id: Option<String>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     created_at: Option<Timestamp>,
 }
 
@@ -210,13 +208,9 @@ struct PaymentEventView {
     customer_id: Option<String>,
     /// The user named at checkout, or the payer of the charge.
     user_id: Option<String>,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     received_at: Timestamp,
     /// Number of further attempts.
     attempts: i32,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     next_attempt_at: Option<Timestamp>,
 }
 
@@ -236,7 +230,7 @@ impl PaymentEventView {
         } = event;
         Self {
             id,
-            kind: PaymentEventKind::of_provider(&kind).as_str(),
+            kind: PaymentEventKind::of_provider(&kind).word(),
             state,
             reason,
             charge_id,
@@ -275,21 +269,18 @@ fn refused(error: PaymentsError) -> ApiError {
 /// minute; the outcome is a further entry of the audit log, and the answer to the same request. The same request after
 /// an answer pays back again, unless it has the same `Idempotency-Key`; each key is a refund of its own. An answer that
 /// its client did not wait for counts as given: a client that waits less than 30 s sends a key.
-#[utoipa::path(post, path = "/admin/refund", tag = "admin", security(("session" = [])), request_body = NewRefund,
+#[utoipa::path(post, path = "/admin/refund", tag = "admin", security(("session" = [])), request_body = CreateRefund,
     responses(
     (status = 201, body = RefundView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_charge`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`already_refunded`; `charge_disputed`; `refund_open`: another refund of the charge is under way, or what became of it was not shown yet"),
-    (status = 502, body = Problem, content_type = "application/problem+json",
-        description = "`payment_provider_refused`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`payments_disabled`; `payment_provider_unavailable`"),
+    (status = 404, description = "`unknown_charge`"),
+    (status = 409, description = "`already_refunded`; `charge_disputed`; `refund_open`: another refund of the charge is under way, or what became of it was not shown yet"),
+    (status = 502, description = "`payment_provider_refused`"),
+    (status = 503, description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
-pub async fn refund(
+pub async fn create(
     admin: Admin,
     once: Idempotent,
-    Json(new): Json<NewRefund>,
+    Json(new): Json<CreateRefund>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let billing = billing(&context)?.clone();
@@ -353,10 +344,10 @@ async fn plan(
     context: &ApiContext,
     billing: &BillingContext,
     admin: &PlatformId,
-    new: NewRefund,
+    new: CreateRefund,
     keyed: bool,
 ) -> Result<RefundStep, ApiError> {
-    let NewRefund { charge_id, payment_intent_id, amount, reason } = new;
+    let CreateRefund { charge_id, payment_intent_id, amount, reason } = new;
     let of = match (&charge_id, &payment_intent_id) {
         (Some(charge), None) => RefundOf::Charge(charge),
         (None, Some(payment)) => RefundOf::PaymentIntent(payment),
@@ -396,7 +387,7 @@ async fn plan(
         currency,
         reason,
         issued_by: admin.to_string(),
-        issued_at: time::to_wire(context.clock.now()),
+        issued_at: context.clock.now().to_wire(),
         idempotency_key: context.random.hex::<16>(),
         all: amount == left,
         user_id,
@@ -407,9 +398,7 @@ async fn plan(
 /// The latest refunds.
 #[utoipa::path(get, path = "/admin/refunds", tag = "admin", security(("session" = [])), params(ProviderPage), responses(
     (status = 200, body = RefundList),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`payments_disabled`; `payment_provider_unavailable`"),
+    (status = 503, description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
 pub async fn list(
     Query(ProviderPage { limit, before }): Query<ProviderPage>,
@@ -427,11 +416,9 @@ pub async fn list(
 #[utoipa::path(get, path = "/admin/users/{id}/charges", tag = "admin", security(("session" = [])),
     params(("id" = String, Path), ProviderPage), responses(
     (status = 200, body = ChargeList),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`payments_disabled`; `payment_provider_unavailable`"),
+    (status = 503, description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
-pub async fn charges(
+pub async fn list_charges(
     path: web::Path<String>,
     Query(ProviderPage { limit, before }): Query<ProviderPage>,
     context: web::Data<ApiContext>,
@@ -464,9 +451,8 @@ pub async fn charges(
 #[utoipa::path(get, path = "/admin/payment-events", tag = "admin", security(("session" = [])),
     params(PaymentEventQuery), responses(
     (status = 200, body = PaymentEventList),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
-pub async fn events(
+pub async fn list_events(
     Query(PaymentEventQuery { limit, state, before }): Query<PaymentEventQuery>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {

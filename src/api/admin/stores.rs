@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         answer::{
-            error::{ApiError, Problem},
+            error::ApiError,
             etags::{self, Caching, Precondition},
         },
-        caches::store_answers::{SHIPPED, StoreAnswer, StoreView, content, digest, named},
+        caches::store_responses::{SHIPPED, StoreAnswer, StoreView, content, digest, named},
         context::ApiContext,
         extract::{admin::Admin, json::Json},
     },
@@ -25,14 +25,14 @@ use crate::{
         ids::PlatformId,
         limits::{LARGEST_NUMBER, STORE_BYTES},
         stores::{StoreName, check_data},
-        time::{self, Timestamp},
+        time::Timestamp,
     },
 };
 
 /// The new content of a store.
 #[derive(Deserialize, ToSchema, Validate)]
 #[schema(example = json!({ "data": { "entries": [] } }))]
-pub struct StoreChange {
+pub struct UpdateStore {
     /// Any JSON of at most 1 MiB.
     #[garde(custom(can_be_data))]
     #[schema(value_type = Value)]
@@ -61,8 +61,6 @@ struct StoreSummary {
     /// 0: as it ships.
     version: i64,
     bytes: i64,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     updated_at: Option<Timestamp>,
     /// Platform id.
     updated_by: Option<String>,
@@ -98,8 +96,6 @@ impl StoreSummary {
 /// All stores.
 #[utoipa::path(get, path = "/admin/stores", tag = "admin", security(("session" = [])), responses(
     (status = 200, body = StoreList),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let read = |db: &mut Db| {
@@ -114,15 +110,13 @@ pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiErr
     params(("name" = String, Path, description = "`messages`, `crafting`, `raid` or `faq`")), responses(
     (status = 200, body = StoreView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
 pub async fn get(
     name: web::Path<String>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let answer = context.store_answers.get(&context.pool, named(&name)?).await?;
+    let answer = context.caches.store_responses.get(&context.pool, named(&name)?).await?;
     Ok(answer.respond(&req, Caching::Private))
 }
 
@@ -130,21 +124,19 @@ pub async fn get(
 #[utoipa::path(put, path = "/admin/store/{name}", tag = "admin", security(("session" = [])),
     params(("name" = String, Path), ("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
-    request_body = StoreChange, responses(
+    request_body = UpdateStore, responses(
     (status = 200, body = StoreView, headers(("ETag" = String))),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 412, description = "`conflict`: it was changed since"),
 ))]
-pub async fn put(
+pub async fn update(
     admin: Admin,
     name: web::Path<String>,
     precondition: Precondition,
-    Json(StoreChange { data }): Json<StoreChange>,
+    Json(UpdateStore { data }): Json<UpdateStore>,
 ) -> Result<HttpResponse, ApiError> {
     let store = named(&name)?;
     let by = admin.platform_id.clone();
-    let written = admin.write(AdminAction::PutStore, store.as_str(), move |db, now| {
+    let written = admin.write(AdminAction::PutStore, store.word(), move |db, now| {
         write(db, store, Box::<str>::from(data).into(), &precondition, &by, now)
     });
     answer(written.await?)
@@ -154,10 +146,8 @@ pub async fn put(
 #[utoipa::path(get, path = "/admin/store/{name}/versions", tag = "admin", security(("session" = [])),
     params(("name" = String, Path)), responses(
     (status = 200, body = StoreVersionList),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
-pub async fn versions(name: web::Path<String>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn list_versions(name: web::Path<String>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let store = named(&name)?;
     let kept = context.pool.read(move |db| stores::versions(db, store)).await?;
     let versions = kept.into_iter().map(Some).chain([None]).map(|version| StoreSummary::of(store, version)).collect();
@@ -169,10 +159,8 @@ pub async fn versions(name: web::Path<String>, context: web::Data<ApiContext>) -
     params(("name" = String, Path), ("version" = i64, Path, minimum = 0, maximum = 2_147_483_647, description = "0: what the service ships")),
     responses(
     (status = 200, body = StoreView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
-pub async fn version(
+pub async fn get_version(
     path: web::Path<(String, i64)>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
@@ -189,10 +177,8 @@ pub async fn version(
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = StoreRestore, responses(
     (status = 200, body = StoreView, headers(("ETag" = String))),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "No such store, or the version is not kept"),
-    (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 404, description = "No such store, or the version is not kept"),
+    (status = 412, description = "`conflict`: it was changed since"),
 ))]
 pub async fn restore(
     admin: Admin,
@@ -202,7 +188,7 @@ pub async fn restore(
 ) -> Result<HttpResponse, ApiError> {
     let store = named(&name)?;
     let by = admin.platform_id.clone();
-    let written = admin.write(AdminAction::RestoreStore, store.as_str(), move |db, now| {
+    let written = admin.write(AdminAction::RestoreStore, store.word(), move |db, now| {
         let (data, _) = content(db, store, version)?;
         write(db, store, data, &precondition, &by, now)
     });
@@ -222,12 +208,13 @@ fn write(
     let known = before.as_ref().map_or_else(|| digest(store.shipped()), |before| before.digest.clone());
     precondition.check(Some(&known))?;
     let after = stores::put(db, store, &data, &digest(&data), by, now)?;
-    let told = |version: i64, bytes: i64, digest: &str| json!({ "version": version, "bytes": bytes, "sha256": digest });
+    let described =
+        |version: i64, bytes: i64, digest: &str| json!({ "version": version, "bytes": bytes, "sha256": digest });
     let before = before.map_or_else(
-        || told(SHIPPED, store.shipped().len() as i64, &known),
-        |before| told(before.version, before.bytes, &before.digest),
+        || described(SHIPPED, store.shipped().len() as i64, &known),
+        |before| described(before.version, before.bytes, &before.digest),
     );
-    Ok(Written::new((data, now), before, told(after.version, after.bytes, &after.digest)))
+    Ok(Written::new((data, now), before, described(after.version, after.bytes, &after.digest)))
 }
 
 /// The store as it now is.

@@ -6,12 +6,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::{
-    api::{
-        answer::error::{ApiError, Problem},
-        context::ApiContext,
-        extract::admin::Admin,
-        money::billing::billing,
-    },
+    api::{answer::error::ApiError, context::ApiContext, extract::admin::Admin, money::billing::billing},
     billing::{
         endings::{self, EndingError},
         reconcile::{self, ReconcileError, UserStanding},
@@ -23,7 +18,7 @@ use crate::{
         ids::UserId,
         payment::SubscriptionEnding,
         tier::{SubscriptionStatus, Tier, TierSubscription},
-        time::{self, Timestamp},
+        time::Timestamp,
     },
 };
 
@@ -42,8 +37,6 @@ struct StoredSubscriptionView {
     status: SubscriptionStatus,
     /// Id at the payment provider.
     price_id: Option<String>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     current_period_end: Option<Timestamp>,
     cancel_at_period_end: bool,
 }
@@ -88,12 +81,10 @@ struct EndedSubscription {
 #[utoipa::path(post, path = "/admin/users/{id}/subscriptions/fetch", tag = "admin", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = FetchedSubscriptions),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`payments_disabled`; `payment_provider_unavailable`"),
+    (status = 502, description = "`payment_provider_refused`"),
+    (status = 503, description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
-pub async fn fetch(
+pub async fn get(
     admin: Admin,
     path: web::Path<String>,
     context: web::Data<ApiContext>,
@@ -123,14 +114,12 @@ pub async fn fetch(
 #[utoipa::path(delete, path = "/admin/users/{id}/subscriptions/{subscriptionId}", tag = "admin",
     security(("session" = [])), params(("id" = String, Path), ("subscriptionId" = String, Path)), responses(
     (status = 200, body = EndedSubscription),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json",
+    (status = 404,
         description = "the member has no such subscription here; `fetch` stores those that the payment provider has"),
-    (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`payments_disabled`; `payment_provider_unavailable`"),
+    (status = 502, description = "`payment_provider_refused`"),
+    (status = 503, description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
-pub async fn end(
+pub async fn delete(
     admin: Admin,
     path: web::Path<(String, String)>,
     context: web::Data<ApiContext>,

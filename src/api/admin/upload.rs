@@ -16,13 +16,13 @@ use crate::{
 /// Receives an image of at most `longest` pixels in width and height, and stores it.
 pub async fn upload(admin: Admin, req: &HttpRequest, form: Multipart, longest: u32) -> Result<HttpResponse, ApiError> {
     let context = ApiContext::of(req).clone();
-    let cleaned = context.images.receive(req, form, longest).await?;
+    let cleaned = context.caches.images.receive(req, form, longest).await?;
     let name = ImageName::new(&sha256_hex(&cleaned.file), cleaned.format);
     let asked = json!({ "bytes": cleaned.file.len(), "width": cleaned.width, "height": cleaned.height });
-    let url = context.urls.base.at(&name.path());
+    let url = context.settings.urls.base.at(&name.path());
     // The storage is outside of the database.
     let keep = async move {
-        let name = context.images.keep(&context.pool, cleaned, context.clock.now()).await?;
+        let name = context.caches.images.keep(&context.pool, cleaned, context.clock.now()).await?;
         let path = name.path();
         Ok(Written::new((), (), json!({ "path": path })))
     };

@@ -12,11 +12,7 @@ use super::member_views::{HostView, MemberView};
 use crate::{
     api::{
         account::{credentials::PushCredentialView, me::SubscriptionView},
-        answer::{
-            error::{ApiError, Problem},
-            fields::own_id,
-            list_page::next_of,
-        },
+        answer::{error::ApiError, fields::own_id, list_page::next_of},
         context::ApiContext,
         extract::{admin::Admin, query::Query},
         server::{guests::GuestView, paired_servers::PairedServerView},
@@ -32,7 +28,7 @@ use crate::{
         audit::{AdminAction, Written},
         ids::{ServerId, SessionId, UserId},
         limits::LARGEST_NUMBER,
-        time::{self, Timestamp},
+        time::Timestamp,
     },
     relay::hub::SessionEnded,
 };
@@ -85,11 +81,7 @@ struct MemberDetail {
     platform_id: String,
     display_name: String,
     avatar_url: Option<String>,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     last_seen_at: Timestamp,
     /// As the member sees it.
     subscription: SubscriptionView,
@@ -122,8 +114,6 @@ struct AlarmSummary {
     /// Incidents by state: `unheard`, `delivered`, `delivered_later`, `acknowledged` or `expired`.
     #[schema(value_type = Object)]
     incidents: BTreeMap<String, i64>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     last_at: Option<Timestamp>,
 }
 
@@ -137,7 +127,6 @@ struct SignedOut {
 /// Members, the newest first.
 #[utoipa::path(get, path = "/admin/users", tag = "admin", security(("session" = [])), params(MemberQuery), responses(
     (status = 200, body = MemberList),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn list(
     Query(MemberQuery { q, limit, offset, before }): Query<MemberQuery>,
@@ -165,7 +154,6 @@ pub async fn list(
 #[utoipa::path(get, path = "/admin/users/{id}", tag = "admin", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = MemberAnswer),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn get(path: web::Path<String>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let (id, now) = (UserId::from(path.into_inner()), context.clock.now());
@@ -206,7 +194,7 @@ pub async fn get(path: web::Path<String>, context: web::Data<ApiContext>) -> Res
         avatar_url,
         created_at,
         last_seen_at,
-        subscription: SubscriptionView::new(effective, used, context.enforce_tiers),
+        subscription: SubscriptionView::new(effective, used, context.settings.enforce_tiers),
         payment_customer_id: customer,
         paired_servers: servers.into_iter().map(server).collect(),
         push_credential: PushCredentialView::new(credential, refusal, session, now),
@@ -221,7 +209,6 @@ pub async fn get(path: web::Path<String>, context: web::Data<ApiContext>) -> Res
 #[utoipa::path(post, path = "/admin/users/{id}/sign-out", tag = "admin", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = SignedOut),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
 ))]
 pub async fn sign_out(
     admin: Admin,
@@ -229,18 +216,18 @@ pub async fn sign_out(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let target = path.into_inner();
-    let (user, hub) = (UserId::from(target.as_str()), context.hub.clone());
+    let (user, hub) = (UserId::from(target.as_str()), context.services.hub.clone());
     let end = move |db: &mut Db, _| {
         users::find(db, &user)?.ok_or(ApiError::NotFound)?;
         let ended = sessions::delete_all(db, &user)?;
         let before = json!({ "sessions": ended.len() });
         Ok(Written::new(ended, before, json!({ "sessions": 0 })))
     };
-    let tell = move |ended: &Vec<SessionId>| {
+    let notify = move |ended: &Vec<SessionId>| {
         for session in ended {
             hub.do_send(SessionEnded { session: session.clone() });
         }
     };
-    let ended = admin.write_and_tell(AdminAction::SignUserOut, &target, end, tell).await?;
+    let ended = admin.write_and_notify(AdminAction::SignUserOut, &target, end, notify).await?;
     Ok(HttpResponse::Ok().json(SignedOut { ok: true, sessions: ended.len() }))
 }

@@ -26,7 +26,7 @@ use crate::{
         ids::PlatformId,
         image_name::ImageName,
         limits::{LARGEST_NUMBER, WIKI_IMAGE_EDGE, WIKI_PAGES},
-        time::{self, Timestamp},
+        time::Timestamp,
         wiki::{WikiPage, WikiSlug, shipped},
     },
 };
@@ -36,7 +36,7 @@ use crate::{
 #[schema(example = json!({
     "slug": "start/first-night", "frontmatter": { "section": "Start", "order": 1, "title": "The first night" }, "body": "Build small."
 }))]
-pub struct WikiPageChange {
+pub struct UpdateWikiPage {
     /// Parts of `a-z`, `0-9` and single hyphens, joined by slashes; at most 120 characters and 4 parts.
     #[garde(custom(is_slug))]
     #[schema(format = "slug", max_length = 120)]
@@ -74,8 +74,6 @@ pub struct WikiPageRestore {
 #[serde(rename_all = "camelCase")]
 struct WikiVersionView {
     version: i64,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     updated_at: Option<Timestamp>,
     /// Platform id.
     updated_by: Option<String>,
@@ -102,10 +100,8 @@ struct AdminWikiTree {
 #[utoipa::path(get, path = "/admin/wiki/tree", tag = "admin", security(("session" = [])), responses(
     (status = 200, body = AdminWikiTree, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
 ))]
-pub async fn tree(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn list(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let read = |db: &mut Db| {
         let gone = |(slug, place): (WikiSlug, Option<_>)| place.is_none().then_some(slug);
         let deleted = wiki_pages::places(db)?.into_iter().filter_map(gone).collect();
@@ -119,11 +115,9 @@ pub async fn tree(req: HttpRequest, context: web::Data<ApiContext>) -> Result<Ht
 #[utoipa::path(get, path = "/admin/wiki/page", tag = "admin", security(("session" = [])), params(PageAddress), responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]
-pub async fn page(
+pub async fn get(
     Query(address): Query<PageAddress>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
@@ -138,17 +132,15 @@ pub async fn page(
 #[utoipa::path(put, path = "/admin/wiki/page", tag = "admin", security(("session" = [])),
     params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
-    request_body = WikiPageChange, responses(
+    request_body = UpdateWikiPage, responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
-    (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 409, description = "`limit_reached`"),
+    (status = 412, description = "`conflict`: it was changed since"),
 ))]
-pub async fn put(
+pub async fn update(
     admin: Admin,
     precondition: Precondition,
-    Json(WikiPageChange { slug, frontmatter, body }): Json<WikiPageChange>,
+    Json(UpdateWikiPage { slug, frontmatter, body }): Json<UpdateWikiPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let slug = WikiSlug::parse(&slug).ok_or(ApiError::NotFound)?;
@@ -164,7 +156,7 @@ pub async fn put(
             write(db, &slug, page, &precondition, &by, now)
         })
         .await?;
-    context.images.delete_unused(&context.pool, unused).await;
+    context.caches.images.delete_unused(&context.pool, unused).await;
     Ok(answer(&view))
 }
 
@@ -173,12 +165,10 @@ pub async fn put(
 #[utoipa::path(delete, path = "/admin/wiki/page", tag = "admin", security(("session" = [])),
     params(PageAddress, ("if-match" = Option<String>, Header, description = "The `ETag` of what is deleted")), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
-    (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 412, description = "`conflict`: it was changed since"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]
-pub async fn remove(
+pub async fn delete(
     admin: Admin,
     precondition: Precondition,
     Query(address): Query<PageAddress>,
@@ -199,11 +189,9 @@ pub async fn remove(
 #[utoipa::path(get, path = "/admin/wiki/page/versions", tag = "admin", security(("session" = [])), params(PageAddress),
     responses(
     (status = 200, body = WikiVersionList),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]
-pub async fn versions(
+pub async fn list_versions(
     Query(address): Query<PageAddress>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
@@ -230,11 +218,9 @@ pub async fn versions(
     params(("version" = i64, Path, minimum = 0, maximum = 2_147_483_647, description = "0: what the service ships"), PageAddress), responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "The version is not kept"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 404, description = "The version is not kept"),
 ))]
-pub async fn read_version(
+pub async fn get_version(
     path: web::Path<i64>,
     Query(address): Query<PageAddress>,
     req: HttpRequest,
@@ -251,10 +237,8 @@ pub async fn read_version(
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = WikiPageRestore, responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "The version is not kept"),
-    (status = 412, body = Problem, content_type = "application/problem+json", description = "`conflict`: it was changed since"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`"),
+    (status = 404, description = "The version is not kept"),
+    (status = 412, description = "`conflict`: it was changed since"),
 ))]
 pub async fn restore(
     admin: Admin,
@@ -269,7 +253,7 @@ pub async fn restore(
         write(db, &slug, WikiPage { frontmatter, body }, &precondition, &by, now)
     });
     let (view, unused) = written.await?;
-    context.images.delete_unused(&context.pool, unused).await;
+    context.caches.images.delete_unused(&context.pool, unused).await;
     Ok(answer(&view))
 }
 
@@ -277,12 +261,10 @@ pub async fn restore(
 #[utoipa::path(post, path = "/admin/wiki/image", tag = "admin", security(("session" = [])),
     request_body(content = ImageForm, content_type = "multipart/form-data"), responses(
     (status = 201, body = ImageLocation),
-    (status = 400, body = Problem, content_type = "application/problem+json",
+    (status = 400,
         description = "`invalid_request`; `invalid_image`: no PNG or WebP, broken, more than 4096 pixels wide or high or 8 million in all"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`not_admin`"),
-    (status = 408, body = Problem, content_type = "application/problem+json", description = "It took more than 30 s"),
-    (status = 413, body = Problem, content_type = "application/problem+json", description = "The file has more than 5 MB"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`admin_disabled`, `unavailable`"),
+    (status = 408, description = "It took more than 30 s"),
+    (status = 413, description = "The file has more than 5 MB"),
 ))]
 pub async fn upload_image(admin: Admin, req: HttpRequest, form: Multipart) -> Result<HttpResponse, ApiError> {
     upload::upload(admin, &req, form, WIKI_IMAGE_EDGE).await

@@ -78,6 +78,7 @@ impl ChatProblem {
         }
     }
 
+    /// Logs what the operator should know; refusals of input are not logged.
     pub fn log(&self, request_id: &str) {
         match self {
             Self::Unavailable(cause) => log::warn!(request_id; "unavailable: {cause}"),

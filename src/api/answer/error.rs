@@ -15,12 +15,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    api::answer::chat_problem::ChatProblem,
+    api::answer::{chat_problem::ChatProblem, registration_problem::RegistrationProblem},
     clients::chat::RefusedValue,
     config::BaseUrl,
     db::engine::error::DbError,
     domain::problem::{self, ProblemCode},
     net::budgets::{LimitReport, whole_seconds},
+    push::bundle_upload::BundleNotStored,
 };
 
 /// Media type of every error answer.
@@ -176,10 +177,13 @@ pub enum ApiError {
     /// The payment provider does not do what it was asked: a fault of the settings, here or there.
     PaymentsRefused(Box<dyn StdError + Send + Sync>),
     Chat(ChatProblem),
+    Registration(RegistrationProblem),
     /// The database or an actor does not answer.
     Unavailable(Box<dyn StdError + Send + Sync>),
     /// Another key sealed what would be replaced.
     AwaitsKey,
+    /// A row that this needs cannot be read.
+    UnreadableRow(Box<dyn StdError + Send + Sync>),
     /// These parts of the service have not started yet, or do not answer.
     NotReady(Vec<FieldError>),
     /// A refusal of the web framework's own.
@@ -264,8 +268,10 @@ impl ApiError {
             Self::PaymentsRefused(_) => &problem::PAYMENT_PROVIDER_REFUSED,
             Self::Unavailable(_) => &problem::UNAVAILABLE,
             Self::AwaitsKey => &problem::AWAITS_KEY,
+            Self::UnreadableRow(_) => &problem::UNREADABLE_ROW,
             Self::NotReady(_) => &problem::NOT_READY,
             Self::Chat(chat) => chat.code(),
+            Self::Registration(problem) => problem.code(),
             Self::Framework(status) if status.is_server_error() => &problem::INTERNAL_ERROR,
             Self::Framework(_) => &problem::BAD_REQUEST,
         }
@@ -299,7 +305,7 @@ impl ApiError {
             Self::InsufficientScope => "This token is valid, and not for this: another kind or scope is needed.".into(),
             Self::NotFound => "There is nothing here.".into(),
             Self::UnknownInvite => "There is no such invitation, or it was taken back.".into(),
-            Self::InviteUsed => "Somebody else has accepted this invitation. Please ask for a new one.".into(),
+            Self::InviteUsed => "Another user has accepted this invitation. Please ask for a new one.".into(),
             Self::InviteExpired => "This invitation has expired. Please ask for a new one.".into(),
             Self::MethodNotAllowed => "This path does not support this method; see `Allow`.".into(),
             Self::Conflict => "Something else changed this at the same time, or it exists already.".into(),
@@ -307,7 +313,7 @@ impl ApiError {
                 "Another request came with this idempotency key. Please make a new one for each request.".into()
             }
             Self::IdempotencyKeyInUse => "The request with this idempotency key is still under way.".into(),
-            Self::PreconditionFailed => "Somebody changed this since you read it. Please read it again.".into(),
+            Self::PreconditionFailed => "This was changed since you read it. Please read it again.".into(),
             Self::InvalidImage(why) => format!("The image {why}."),
             Self::AlreadySubscribed => "There is a subscription already. Change or cancel it in the portal.".into(),
             Self::CheckoutClosed => {
@@ -365,7 +371,7 @@ impl ApiError {
                 "The payment provider does not answer. Nothing was charged. Please try again in a minute.".into()
             }
             Self::RefundUnanswered(_) => {
-                "The payment provider did not answer: nobody knows whether the refund was made. It is asked again each minute, \
+                "The payment provider did not answer: it is not known whether the refund was made. It is asked again each minute, \
                  and the audit log will say. Asking for the same again is safe, as it is made at most once."
                     .into()
             }
@@ -373,8 +379,13 @@ impl ApiError {
                 "The payment provider refused. Nothing was charged or paid back; we look into it.".into()
             }
             Self::Chat(problem) => problem.detail().into(),
+            Self::Registration(problem) => problem.detail(),
             Self::Unavailable(_) => "The service is not available. Please try again.".into(),
             Self::AwaitsKey => OPERATOR_REPAIRS.into(),
+            Self::UnreadableRow(_) => {
+                "What is stored for this cannot be read. The operator has to repair it; there is nothing for you to do."
+                    .into()
+            }
             Self::NotReady(_) => "Some parts of the service are not ready; see `errors`.".into(),
             Self::Framework(_) => "The request could not be read.".into(),
         }
@@ -408,6 +419,7 @@ impl ApiError {
     /// Logs the cause, which no client may see. Called once, by the outermost middleware.
     pub fn log(&self, request_id: &str) {
         match self {
+            Self::UnreadableRow(cause) => log::error!(request_id; "{}", Chain(cause.as_ref())),
             Self::Internal(cause) => log::error!(request_id; "internal error: {}", Chain(cause.as_ref())),
             Self::Unavailable(cause)
             | Self::IdentityProviderUnavailable(cause)
@@ -539,9 +551,23 @@ impl From<DbError> for ApiError {
             DbError::NotFound => Self::NotFound,
             DbError::Conflict => Self::Conflict,
             DbError::Unavailable(_) | DbError::Damaged(_) => Self::Unavailable(error.into()),
-            DbError::Query(_) | DbError::Malformed | DbError::NewerSchema(_) | DbError::Panicked => {
-                Self::Internal(error.into())
-            }
+            DbError::Malformed(_) => Self::UnreadableRow(error.into()),
+            DbError::Query(_) | DbError::NewerSchema(_) | DbError::Panicked => Self::Internal(error.into()),
+        }
+    }
+}
+
+impl From<RegistrationProblem> for ApiError {
+    fn from(problem: RegistrationProblem) -> Self {
+        Self::Registration(problem)
+    }
+}
+
+impl From<BundleNotStored> for ApiError {
+    fn from(error: BundleNotStored) -> Self {
+        match error {
+            BundleNotStored::AwaitsKey => Self::AwaitsKey,
+            BundleNotStored::Database(error) => error.into(),
         }
     }
 }

@@ -48,6 +48,8 @@ pub enum Caching {
     Public,
     /// The browser that asked.
     Private,
+    /// The browser that asked, for a day.
+    PrivateDay,
     /// Also proxies, for a year: the content of a URL never changes.
     PublicImmutable,
     PrivateImmutable,
@@ -58,6 +60,7 @@ impl Caching {
         match self {
             Self::Public => "public, no-cache",
             Self::Private => "private, no-cache",
+            Self::PrivateDay => "private, max-age=86400",
             Self::PublicImmutable => "public, max-age=31536000, immutable",
             Self::PrivateImmutable => "private, max-age=31536000, immutable",
         }

@@ -1,6 +1,5 @@
 //! Values in JSON bodies that several endpoints read.
 
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer};
 use serde_json::Number;
 use uuid::Uuid;
@@ -77,8 +76,7 @@ pub fn is_platform_id(text: &str, _: &()) -> garde::Result {
 
 /// Reads a parameter of this name that is a time.
 pub fn rfc3339(name: &str, text: &str) -> Result<Timestamp, ApiError> {
-    let time = DateTime::parse_from_rfc3339(text).map(|time| time.with_timezone(&Utc));
-    time.map_err(|_| ApiError::invalid(name, "must be a time like 2026-01-31T12:00:00Z"))
+    Timestamp::parse_rfc3339(text).ok_or_else(|| ApiError::invalid(name, "must be a time like 2026-01-31T12:00:00Z"))
 }
 
 /// Validates an id that we made.

@@ -29,10 +29,12 @@ pub struct FixedAnswer {
 }
 
 impl FixedAnswer {
+    /// A JSON document.
     pub fn json(text: String) -> Self {
         Self::new("application/json", false, text)
     }
 
+    /// An HTML page.
     pub fn page(text: String) -> Self {
         Self::new("text/html; charset=utf-8", true, text)
     }
@@ -64,7 +66,7 @@ impl FixedAnswer {
 }
 
 /// True if the client says that it reads gzip.
-fn takes_gzip(req: &HttpRequest) -> bool {
+pub fn takes_gzip(req: &HttpRequest) -> bool {
     let gzip = Encoding::gzip();
     let accepted = AcceptEncoding::parse(req).ok();
     accepted.and_then(|accepted| accepted.negotiate([&gzip].into_iter())).is_some_and(|encoding| encoding == gzip)

@@ -113,7 +113,7 @@ pub fn next_of<T>(page: &[T], limit: usize, name: impl FnOnce(&T) -> String) -> 
 
 #[cfg(test)]
 mod tests {
-    use chrono::DateTime;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_whole_list_is_in_the_order_of_places() {
-        let list = |at: i64| DateTime::from_timestamp(at, 0).unwrap();
+        let list = |at: i64| Timestamp::from_timestamp(at, 0).unwrap();
         let times = [3, 1, 2].map(list).to_vec();
         let cut = |place: fn(&Timestamp) -> ListPlace| ListPage::default().cut(times.clone(), place).unwrap();
         assert_eq!(cut(|at| ListPlace::oldest_first(*at, "")), ([1, 2, 3].map(list).to_vec(), None));

@@ -16,6 +16,7 @@ pub struct RequestLogFields {
 }
 
 impl RequestLogFields {
+    /// The fields of this request; the first call makes them, empty.
     pub fn of(req: &HttpRequest) -> Rc<Self> {
         req.extensions_mut().get_or_insert_with(Rc::<Self>::default).clone()
     }

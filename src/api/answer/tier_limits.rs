@@ -25,7 +25,7 @@ impl From<TierLimit> for ApiError {
     fn from(TierLimit { tier, most, what }: TierLimit) -> Self {
         let who = tier.map_or_else(
             || "Without a subscription there are".to_owned(),
-            |tier| format!("The tier {} has", tier.as_str()),
+            |tier| format!("The tier {} has", tier.word()),
         );
         Self::LimitReached(format!("{who} {most} {what} at most; `/me` says what is used."))
     }

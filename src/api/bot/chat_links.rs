@@ -36,15 +36,12 @@ pub struct TypedChatCode {
 #[utoipa::path(post, path = "/chat/link", tag = "chat platform", security(("session" = [])),
     request_body = TypedChatCode, responses(
     (status = 200, body = Done),
-    (status = 404, body = Problem, content_type = "application/problem+json",
-        description = "`unknown_chat_code`: unknown, used or expired"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`chat_account_taken`: it is linked with another user"),
-    (status = 429, body = Problem, content_type = "application/problem+json",
-        description = "`rate_limited`: too many wrong codes"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`chat_disabled`"),
+    (status = 404, description = "`unknown_chat_code`: unknown, used or expired"),
+    (status = 409, description = "`chat_account_taken`: it is linked with another user"),
+    (status = 429, description = "`rate_limited`: too many wrong codes"),
+    (status = 503, description = "`chat_disabled`"),
 ))]
-pub async fn link(
+pub async fn create(
     SessionUser { user, .. }: SessionUser,
     req: HttpRequest,
     Json(TypedChatCode { code }): Json<TypedChatCode>,
@@ -53,7 +50,7 @@ pub async fn link(
     context.chat_bot()?;
     let now = context.clock.now();
     // Paid before the look-up, as wherever something can be guessed.
-    let guess = context.rate_limits.begin_guess(Guessed::ChatCode, &req, context.clock.moment())?;
+    let guess = context.limits.rate_limits.begin_guess(Guessed::ChatCode, &req, context.clock.moment())?;
     let wrong = || guessed_wrong(Guessed::ChatCode, guess, ApiError::Chat(ChatProblem::UnknownCode));
     let hash = sha256_hex(ChatLinkCode::parse(&code).ok_or_else(wrong)?.as_str().as_bytes());
     let id = user.id.clone();
@@ -64,7 +61,7 @@ pub async fn link(
     });
     let linked = linked.await;
     if !matches!(linked, Ok(false)) {
-        context.rate_limits.pay_back_guess(Guessed::ChatCode, guess);
+        context.limits.rate_limits.pay_back_guess(Guessed::ChatCode, guess);
     }
     match linked {
         Ok(true) => {
@@ -80,9 +77,9 @@ pub async fn link(
 /// Ends the link: the bot no longer knows the user.
 #[utoipa::path(delete, path = "/chat/link", tag = "chat platform", security(("session" = [])), responses(
     (status = 200, body = Done),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]
-pub async fn unlink(
+pub async fn delete(
     SessionUser { user, .. }: SessionUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {

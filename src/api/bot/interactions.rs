@@ -5,16 +5,14 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::{
     api::{
-        answer::{
-            chat_problem::ChatProblem,
-            error::{ApiError, Problem},
-        },
-        caches::store_answers::{SHIPPED, content},
+        answer::{chat_problem::ChatProblem, error::ApiError},
+        caches::store_responses::{SHIPPED, content},
         context::ApiContext,
         intel::shops::MarketRead,
     },
@@ -34,9 +32,10 @@ use crate::{
         ids::{ChatUserId, GameServerId, UserId},
         shop::Shop,
         stores::StoreName,
+        team_command::settings::CommandWord,
         time::Timestamp,
     },
-    relay::hub::Markets,
+    relay::hub::{AskServer, Markets},
 };
 
 const SIGNATURE: &str = "x-signature-ed25519";
@@ -45,15 +44,16 @@ const SIGNED_AT: &str = "x-signature-timestamp";
 const ANSWER_DEADLINE: Duration = Duration::from_millis(2_500);
 /// Game servers whose offers are looked at for one answer, the user's own first.
 const PRICED_SERVERS: usize = 20;
+/// Servers that are asked for one answer, the user's own first.
+const ASKED_SERVERS: usize = 5;
 
 /// Takes an interaction of the chat platform, at most 64 KiB, signed with Ed25519 in `X-Signature-Ed25519` over the text
 /// of `X-Signature-Timestamp` and the body. A ping is answered with a pong (type 1), a command with a message (type 4).
 #[utoipa::path(post, path = "/chat/interactions", tag = "chat platform",
     request_body(content = Object, content_type = "application/json", example = json!({ "type": 1 })), responses(
     (status = 200, body = Object, description = "`{ type: 1 }`, or `{ type: 4, data: { content, allowed_mentions, flags } }`"),
-    (status = 401, body = Problem, content_type = "application/problem+json",
-        description = "`invalid_interaction_signature`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`chat_disabled`"),
+    (status = 401, description = "`invalid_interaction_signature`"),
+    (status = 503, description = "`chat_disabled`"),
 ))]
 pub async fn receive(
     req: HttpRequest,
@@ -88,20 +88,45 @@ async fn answer(context: &ApiContext, by: ChatUserId, command: Option<BotCommand
     let Some(command) = command else { return BotMessages::default().unknown_command() };
     let asked = AskedCommand {
         code: ChatLinkCode::new(context.random.bytes()),
-        frontend: context.urls.frontend.to_string(),
-        live: context.markets.clone(),
+        frontend: context.settings.urls.frontend.to_string(),
+        live: context.services.markets.clone(),
         now: context.clock.now(),
         by,
     };
+    if let BotCommand::Ask(word) = command {
+        return in_time(ask_servers(context, asked.by, word)).await;
+    }
     let writes = command == BotCommand::Link;
-    let tell = move |db: &mut Db| asked.tell(db, &command);
-    let told = async { if writes { context.pool.write(tell).await } else { context.pool.read(tell).await } };
-    match timeout(ANSWER_DEADLINE, told).await {
+    let answer = move |db: &mut Db| asked.answer_in(db, &command);
+    in_time(async { if writes { context.pool.write(answer).await } else { context.pool.read(answer).await } }).await
+}
+
+/// The reply, or the news that there is none now.
+async fn in_time(reply: impl Future<Output = Result<BotReply, DbError>>) -> BotReply {
+    match timeout(ANSWER_DEADLINE, reply).await {
         Ok(Ok(reply)) => return reply,
         Ok(Err(error)) => log::warn!("the bot had no answer: {error}"),
         Err(_) => log::warn!("the bot had no answer in time"),
     }
     BotMessages::default().unavailable()
+}
+
+/// Answers of the servers that the user of this account may watch, each from its live state.
+async fn ask_servers(context: &ApiContext, by: ChatUserId, command: CommandWord) -> Result<BotReply, DbError> {
+    let read = move |db: &mut Db| {
+        let messages = BotMessages::new(store(db, StoreName::Messages)?);
+        let user = chat_links::user_of(db, &by)?;
+        let servers = user.map(|user| access::servers_of(db, &user)).transpose()?;
+        Ok((messages, servers))
+    };
+    let (messages, servers) = context.pool.read(read).await?;
+    let Some(servers) = servers else { return Ok(messages.not_linked()) };
+    let asked = servers.into_iter().take(ASKED_SERVERS).map(|(server, role)| {
+        let name = server.name_for(role).to_owned();
+        let lines = context.services.hub.send(AskServer { server: server.id, command, texts: messages.clone() });
+        async move { (name, lines.await.ok().flatten().unwrap_or_default()) }
+    });
+    Ok(chat_answers::of_servers(&messages, &join_all(asked.collect::<Vec<_>>()).await))
 }
 
 /// The account that asks, and the sources of an answer.
@@ -116,7 +141,7 @@ struct AskedCommand {
 }
 
 impl AskedCommand {
-    fn tell(&self, db: &mut Db, command: &BotCommand) -> Result<BotReply, DbError> {
+    fn answer_in(&self, db: &mut Db, command: &BotCommand) -> Result<BotReply, DbError> {
         let messages = BotMessages::new(store(db, StoreName::Messages)?);
         Ok(match command {
             BotCommand::Craft { item, amount } => {
@@ -133,6 +158,8 @@ impl AskedCommand {
                 Some(user) => chat_answers::price(&messages, item, &self.offers(db, &user)?),
                 None => messages.not_linked(),
             },
+            // Answered by the game connections.
+            BotCommand::Ask(_) => messages.unavailable(),
             BotCommand::Link => {
                 chat_links::issue(db, &self.by, &sha256_hex(self.code.as_str().as_bytes()), self.now)?;
                 messages.code(self.code.as_str(), &self.frontend)

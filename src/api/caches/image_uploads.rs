@@ -19,6 +19,7 @@ use crate::{
     db::{
         engine::pool::Pool,
         images::{self, UploadedImage},
+        query_failures::log_failure,
     },
     domain::{
         image_name::ImageName,
@@ -68,9 +69,14 @@ pub struct Images {
 }
 
 impl Images {
-    pub fn new(store: ImageStore) -> Self {
+    pub(crate) fn new(store: ImageStore) -> Self {
         let [receiving, decoding] = [RECEIVED_AT_ONCE, DECODED_AT_ONCE].map(|turns| Arc::new(Semaphore::new(turns)));
         Self { store, receiving, decoding, changing: Mutex::default() }
+    }
+
+    /// Where they are kept.
+    pub fn store(&self) -> &ImageStore {
+        &self.store
     }
 
     /// Receives the file of a form and encodes it again. Nothing is stored yet.
@@ -112,7 +118,7 @@ impl Images {
             if pool.read(move |db| images::is_known(db, &doomed)).await.is_ok_and(|is_known| !is_known)
                 && let Err(error) = self.store.delete(&name).await
             {
-                log::warn!("the image {name} is stored, and nobody knows of it: {error}");
+                log::warn!("the image {name} is stored, but not listed: {error}");
             }
             return Err(error.into());
         }
@@ -133,7 +139,7 @@ impl Images {
     async fn delete(&self, pool: &Pool, name: &ImageName) -> Result<(), ApiError> {
         let _changing = self.changing.lock().await;
         let doomed = name.clone();
-        if pool.write(move |db| images::doom(db, &doomed)).await? {
+        if pool.write(move |db| images::mark_for_deletion(db, &doomed)).await? {
             self.store.delete(name).await?;
             let gone = name.clone();
             pool.write(move |db| images::forget(db, &gone)).await?;
@@ -146,7 +152,7 @@ impl Images {
         let until = now - TimeDelta::hours(UNUSED_IMAGE_HOURS);
         match pool.read(move |db| images::unused(db, until, SWEPT_AT_ONCE)).await {
             Ok(names) => self.delete_unused(pool, names).await,
-            Err(error) => log::warn!("unused images were not deleted: {error}"),
+            Err(error) => log_failure("unused images were not deleted", &error),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     (status = 200, description = "The image, which never changes", content((Vec<u8> = "image/png"), (Vec<u8> = "image/webp"))),
     (status = 304, description = "The client has it"),
 ))]
-pub async fn image(
+pub async fn get(
     name: web::Path<String>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
@@ -31,7 +31,7 @@ pub async fn image(
     if is_known {
         return Ok(answer.finish());
     }
-    let kept = context.images.get(&name).await?.ok_or(ApiError::NotFound)?;
+    let kept = context.caches.images.get(&name).await?.ok_or(ApiError::NotFound)?;
     answer.content_type(name.format().media_type());
     Ok(answer.body(SizedStream::new(kept.bytes, kept.into_stream())))
 }

@@ -10,7 +10,7 @@ use crate::{
             etags::{self, Caching},
             list_page::ListPage,
         },
-        caches::item_answers::{ItemList, ItemView, SentItems},
+        caches::item_responses::{ItemList, ItemView, SentItems},
         context::ApiContext,
         extract::{caller::Caller, query::Query},
     },
@@ -31,10 +31,11 @@ pub async fn list(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     if page.is_whole() {
-        let SentItems { digest, body, .. } = context.items_answer.get(&context.catalogue, &context.urls)?;
+        let SentItems { digest, body, .. } =
+            context.caches.items_answer.get(&context.caches.catalogue, &context.settings.urls)?;
         return Ok(etags::json(&req, &digest, Caching::Private, || body));
     }
-    tagged(&req, &ItemList::page(&page, &context.urls)?)
+    tagged(&req, &ItemList::page(&page, &context.settings.urls)?)
 }
 
 /// An item of the game.
@@ -50,7 +51,7 @@ pub async fn get(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let item = id.parse().ok().and_then(items::item).ok_or(ApiError::NotFound)?;
-    tagged(&req, &ItemView::new(&item, &context.urls))
+    tagged(&req, &ItemView::new(&item, &context.settings.urls))
 }
 
 /// This, or that the client has it.

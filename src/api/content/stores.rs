@@ -4,7 +4,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 
 use crate::api::{
     answer::{error::ApiError, etags::Caching},
-    caches::store_answers::{StoreView, named},
+    caches::store_responses::{StoreView, named},
     context::ApiContext,
 };
 
@@ -21,6 +21,6 @@ pub async fn get(
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let answer = context.store_answers.get(&context.pool, named(&name)?).await?;
+    let answer = context.caches.store_responses.get(&context.pool, named(&name)?).await?;
     Ok(answer.respond(&req, Caching::Public))
 }

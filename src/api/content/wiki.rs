@@ -23,7 +23,7 @@ use crate::{
         wiki_pages,
     },
     domain::{
-        time::{self, Timestamp},
+        time::Timestamp,
         wiki::{self, WikiPage, WikiSection, WikiSlug},
     },
 };
@@ -58,8 +58,6 @@ pub struct WikiPageView {
     /// 0: as it ships.
     pub version: i64,
     /// `null`: as it ships.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub updated_at: Option<Timestamp>,
 }
 
@@ -145,7 +143,7 @@ pub fn respond<T: Serialize>(req: &HttpRequest, view: &T, digest: Option<&str>, 
     (status = 200, body = WikiTree, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
 ))]
-pub async fn tree(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+pub async fn list(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let tree = context.pool.read(read_tree).await?;
     Ok(respond(&req, &tree, None, Caching::Public))
 }
@@ -154,9 +152,9 @@ pub async fn tree(req: HttpRequest, context: web::Data<ApiContext>) -> Result<Ht
 #[utoipa::path(get, path = "/wiki/page", tag = "content", params(PageAddress), responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
-    (status = 404, body = Problem, content_type = "application/problem+json"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]
-pub async fn page(
+pub async fn get(
     Query(address): Query<PageAddress>,
     req: HttpRequest,
     context: web::Data<ApiContext>,

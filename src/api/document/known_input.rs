@@ -1,10 +1,10 @@
 //! A parameter that an operation does not know is refused, on every route alike, and so are the fields of a JSON body
 //! where an operation takes none: they would be left out in silence. The OpenAPI document says which there are. Not
-//! where people sign in, as the identity provider adds its own.
+//! where people sign in, as the identity provider adds its own, nor for the bundled pages, which read their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::LazyLock,
+    sync::OnceLock,
 };
 
 use actix_web::{
@@ -15,16 +15,19 @@ use actix_web::{
     web::Bytes,
 };
 use serde::Deserialize;
+use serde_json::Value;
 use url::form_urlencoded;
 
 use crate::api::{
     answer::error::{ApiError, SHOWN_CHARS},
-    document::openapi,
+    document::openapi::ApiDocument,
     extract::json::{decode, is_json},
 };
 
 /// Where the parameters are not only ours.
 const SIGN_IN: &str = "/auth/platform";
+/// Pages that read their parameters themselves.
+const PAGES: [&str; 3] = ["/", "/invite", "/overlay"];
 
 /// The input that an operation takes.
 struct Input {
@@ -33,10 +36,12 @@ struct Input {
 }
 
 /// The input of each path and method, this in lower case.
-static KNOWN: LazyLock<BTreeMap<&str, BTreeMap<&str, Input>>> = LazyLock::new(|| {
-    let mut known: BTreeMap<&str, BTreeMap<&str, Input>> = BTreeMap::new();
-    let paths = openapi::value()["paths"].as_object().into_iter().flatten();
-    for (path, item) in paths.filter(|(path, _)| !path.starts_with(SIGN_IN)) {
+type KnownInput = BTreeMap<&'static str, BTreeMap<&'static str, Input>>;
+
+fn of_document(document: &'static Value) -> KnownInput {
+    let mut known = KnownInput::new();
+    let paths = document["paths"].as_object().into_iter().flatten();
+    for (path, item) in paths.filter(|(path, _)| !path.starts_with(SIGN_IN) && !PAGES.contains(&path.as_str())) {
         for (method, operation) in item.as_object().into_iter().flatten() {
             let parameters = operation["parameters"].as_array().into_iter().flatten();
             let of_query = parameters.filter(|parameter| parameter["in"] == "query");
@@ -46,7 +51,7 @@ static KNOWN: LazyLock<BTreeMap<&str, BTreeMap<&str, Input>>> = LazyLock::new(||
         }
     }
     known
-});
+}
 
 /// The body where none is taken.
 #[derive(Deserialize)]
@@ -77,7 +82,9 @@ pub async fn check(
 
 fn known(req: &ServiceRequest) -> Option<&'static Input> {
     let (path, method) = (req.match_pattern()?, req.method().as_str().to_ascii_lowercase());
-    KNOWN.get(path.as_str())?.get(method.as_str())
+    static KNOWN: OnceLock<KnownInput> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| of_document(ApiDocument::of(req.request())));
+    known.get(path.as_str())?.get(method.as_str())
 }
 
 /// The first parameter that the operation does not know.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::{db::members::MemberTotals, domain::ids::UserId};
 
 /// See the module.
-pub struct ServiceStatus {
+pub struct AdminOverview {
     pub totals: MemberTotals,
     pub online: HashSet<UserId>,
     /// `Err`: the reason why the relay does not answer.

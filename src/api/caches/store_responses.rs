@@ -24,10 +24,7 @@ use crate::{
         },
         stores::{self, StoreVersion},
     },
-    domain::{
-        stores::StoreName,
-        time::{self, Timestamp},
-    },
+    domain::{stores::StoreName, time::Timestamp},
 };
 
 /// The version of what the service ships.
@@ -41,8 +38,6 @@ pub struct StoreView {
     #[schema(value_type = Value)]
     pub data: Box<RawValue>,
     /// `null`: it is as it ships.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub updated_at: Option<Timestamp>,
 }
 

@@ -42,6 +42,7 @@ pub struct ItemView {
     source: ItemSource,
 }
 
+/// A page of items.
 #[derive(Serialize, ToSchema)]
 pub struct ItemList {
     /// By name.
