@@ -1,40 +1,30 @@
-//! The OpenAPI document, served at `/openapi.json`. Handlers are listed by hand: collecting them automatically needs
-//! route macros, which answer a wrong method with 404 instead of 405.
+//! The OpenAPI document, served at `/openapi.json`: the documents of all routes' handlers, completed.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use actix_web::{HttpRequest, HttpResponse};
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::{
     Modify, OpenApi,
     openapi::{
         Content, ObjectBuilder, Ref, RefOr, Required, Response, ResponseBuilder, Type,
-        path::{ParameterBuilder, ParameterIn},
+        path::{Operation, ParameterBuilder, ParameterIn},
         security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
 
 use crate::{
     api::{
-        account::{api_tokens, credentials, me, pairing, personal_data, sessions, sign_in},
-        admin::AdminDoc,
         answer::{
             error::{self, PROBLEM_JSON},
             fixed_answer::FixedAnswer,
         },
-        bot::{chat_links, interactions},
-        content::{images, items, stores, wiki},
-        document::{docs, operation_answers},
-        extract::{idempotent::IDEMPOTENT, token_routes},
-        intel::{map_notes, shop_scan, shop_watches, shops, timeline, tracking},
-        money::billing,
-        operation::{client_config, health, index, metrics, problem_pages, status},
-        server::{
-            alarms, aliases, blocked_inviters, cameras, chat, devices, guest_invites, guests, maps, paired_servers,
-            readiness,
-        },
+        document::{docs, openapi_completion},
+        extract::token_routes::TokenKind::{self, Helper, Overlay},
+        route::ApiRoute,
     },
     crypto::session_cookie::SESSION_COOKIE,
+    domain::time,
 };
 
 #[derive(OpenApi)]
@@ -43,102 +33,6 @@ use crate::{
         body that an operation does not know are refused with `invalid_request`. Answers may have further fields with later \
         versions: ignore those that you do not know. A request that accepts \
         `text/html` is refused with a page for people in place of a problem document."),
-    paths(
-        sign_in::start,
-        sign_in::callback,
-        me::me,
-        me::change,
-        personal_data::export,
-        personal_data::erase,
-        sessions::list,
-        sessions::end,
-        sessions::end_others,
-        api_tokens::list,
-        api_tokens::make,
-        api_tokens::remove,
-        sign_in::sign_out,
-        sign_in::relay_token,
-        pairing::issue,
-        pairing::activate,
-        pairing::list,
-        pairing::confirm,
-        pairing::remove,
-        credentials::get,
-        credentials::upload,
-        credentials::remove,
-        credentials::dismiss_refusal,
-        billing::open_checkout,
-        billing::open_portal,
-        billing::webhook,
-        paired_servers::list,
-        paired_servers::pair,
-        paired_servers::get,
-        paired_servers::remove,
-        devices::list,
-        devices::add,
-        devices::edit,
-        devices::toggle,
-        devices::remove,
-        tracking::list,
-        tracking::add,
-        tracking::change,
-        tracking::remove,
-        tracking::sessions,
-        aliases::aliases,
-        guests::list,
-        guests::invite,
-        guests::remove,
-        guest_invites::list,
-        guest_invites::preview,
-        guest_invites::accept,
-        guest_invites::leave,
-        blocked_inviters::list,
-        blocked_inviters::block,
-        blocked_inviters::unblock,
-        cameras::frame,
-        cameras::list,
-        chat::list,
-        chat::say,
-        maps::get,
-        maps::image,
-        readiness::readiness,
-        readiness::drill,
-        alarms::list,
-        alarms::acknowledge,
-        shops::offers,
-        shops::history,
-        shop_watches::watches,
-        shop_watches::watch,
-        shop_scan::suspicious,
-        shop_watches::edit,
-        shop_watches::unwatch,
-        map_notes::list,
-        map_notes::add,
-        map_notes::edit,
-        map_notes::remove,
-        timeline::list,
-        interactions::receive,
-        chat_links::link,
-        chat_links::unlink,
-        client_config::get,
-        client_config::relay_schema,
-        stores::get,
-        items::list,
-        items::get,
-        wiki::tree,
-        wiki::page,
-        images::image,
-        status::status,
-        metrics::metrics,
-        index::index,
-        health::health,
-        health::database,
-        health::ready,
-        document,
-        docs_page,
-        problem_pages::list,
-        problem_pages::page,
-    ),
     components(schemas(error::Problem, error::FieldError)),
     modifiers(&SecuritySchemes)
 )]
@@ -168,39 +62,44 @@ impl Modify for SecuritySchemes {
     }
 }
 
-/// The operations that may be sent again with their key.
-struct IdempotencyKeys;
+/// Documents that the operation may be sent again with its key.
+fn document_key(operation: &mut Operation) {
+    let key = ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(
+            "Names this request, for example a UUID: 1 to 255 visible ASCII characters. The same request with the same \
+             key, within 24 hours, has its effect once and gets the same answer, with `Idempotency-Replayed: true`. A \
+             request that was refused (4xx) had no effect, and its key is free again.",
+        ))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,255}$"))))
+        .build();
+    operation.parameters.get_or_insert_default().push(key.into());
+    for (status, description) in [
+        ("409", "also `idempotency_key_in_use`: the request with this key is still under way"),
+        ("422", "`idempotency_key_reused`: another request came with this key"),
+    ] {
+        let problem = problem(description);
+        let known = operation.responses.responses.entry(status.to_owned()).or_insert(problem.into());
+        if let RefOr::T(known) = known
+            && !known.description.contains(description)
+        {
+            known.description = format!("{}; {description}", known.description);
+        }
+    }
+}
 
-impl Modify for IdempotencyKeys {
-    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let key = ParameterBuilder::new()
-            .name("Idempotency-Key")
-            .parameter_in(ParameterIn::Header)
-            .required(Required::False)
-            .description(Some(
-                "Names this request, for example a UUID: 1 to 255 visible ASCII characters. The same request with the \
-                 same key, within 24 hours, has its effect once and gets the same answer, with \
-                 `Idempotency-Replayed: true`. A request that was refused (4xx) had no effect, and its key is free again.",
-            ))
-            .schema(Some(ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,255}$"))))
-            .build();
-        let answers = [
-            ("409", "also `idempotency_key_in_use`: the request with this key is still under way"),
-            ("422", "`idempotency_key_reused`: another request came with this key"),
-        ];
-        for path in IDEMPOTENT {
-            let Some(item) = openapi.paths.paths.get_mut(path) else { continue };
-            let Some(operation) = &mut item.post else { continue };
-            operation.parameters.get_or_insert_default().push(key.clone().into());
-            for (status, description) in answers {
-                let problem = problem(description);
-                let known = operation.responses.responses.entry(status.to_owned()).or_insert(problem.into());
-                if let RefOr::T(known) = known
-                    && !known.description.contains(description)
-                {
-                    known.description = format!("{}; {description}", known.description);
-                }
-            }
+/// Names the tokens that the operation takes.
+fn document_tokens(operation: &mut Value, kinds: &[TokenKind]) {
+    // `IndexMut` would put a null where the operation needs no sign-in.
+    let Some(schemes) = operation.get_mut("security").and_then(Value::as_array_mut) else { return };
+    let scopes: Vec<_> = kinds.iter().filter_map(|kind| kind.scope()).collect();
+    let device = kinds.iter().any(|kind| matches!(kind, Helper | Overlay)).then(|| json!({ "device": [] }));
+    let token = (!scopes.is_empty()).then(|| json!({ "apiToken": scopes }));
+    for scheme in device.into_iter().chain(token) {
+        if !schemes.contains(&scheme) {
+            schemes.push(scheme);
         }
     }
 }
@@ -212,24 +111,32 @@ fn problem(description: &str) -> Response {
         .build()
 }
 
-/// The document, made once.
-pub fn value() -> &'static Value {
-    static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
-        let mut document = ApiDoc::openapi();
-        document.merge(AdminDoc::openapi());
-        IdempotencyKeys.modify(&mut document);
-        let mut document = serde_json::to_value(document).expect("the document holds only strings, numbers and lists");
-        token_routes::document(&mut document);
-        operation_answers::complete(&mut document);
-        document
-    });
-    &DOCUMENT
+/// The document of these routes.
+pub fn describe(routes: &[ApiRoute]) -> Value {
+    let mut document = ApiDoc::openapi();
+    for route in routes {
+        document.merge(route.document(document_key));
+    }
+    let mut document = serde_json::to_value(document).expect("the document holds only strings, numbers and lists");
+    time::inline(&mut document);
+    for route in routes {
+        let operation = &mut document["paths"][&route.path][route.method.as_str().to_ascii_lowercase()];
+        document_tokens(operation, route.tokens);
+    }
+    openapi_completion::complete(&mut document);
+    document
 }
 
-/// The document as JSON text.
-pub fn json() -> &'static str {
-    static JSON: LazyLock<String> = LazyLock::new(|| format!("{:#}", value()));
-    &JSON
+/// Gives the document of the service; in the data of its application.
+#[derive(Clone, Copy)]
+pub struct ApiDocument(pub fn() -> &'static Value);
+
+impl ApiDocument {
+    /// The document of the service that got this request.
+    pub fn of(req: &HttpRequest) -> &'static Value {
+        let ApiDocument(document) = req.app_data().expect("every application of the API has its document");
+        document()
+    }
 }
 
 /// This document.
@@ -237,8 +144,8 @@ pub fn json() -> &'static str {
     (status = 200, description = "OpenAPI 3.1", body = Object, content_type = "application/json"),
 ))]
 pub async fn document(req: HttpRequest) -> HttpResponse {
-    static ANSWER: LazyLock<FixedAnswer> = LazyLock::new(|| FixedAnswer::json(json().to_owned()));
-    ANSWER.answer(&req)
+    static ANSWER: OnceLock<FixedAnswer> = OnceLock::new();
+    ANSWER.get_or_init(|| FixedAnswer::json(format!("{:#}", ApiDocument::of(&req)))).answer(&req)
 }
 
 /// Every route, schema and error code of this API, as a page.
@@ -246,6 +153,6 @@ pub async fn document(req: HttpRequest) -> HttpResponse {
     (status = 200, content_type = "text/html", body = String),
 ))]
 pub async fn docs_page(req: HttpRequest) -> HttpResponse {
-    static PAGE: LazyLock<FixedAnswer> = LazyLock::new(|| FixedAnswer::page(docs::page(value())));
-    PAGE.answer(&req)
+    static PAGE: OnceLock<FixedAnswer> = OnceLock::new();
+    PAGE.get_or_init(|| FixedAnswer::page(docs::page(ApiDocument::of(&req)))).answer(&req)
 }

@@ -53,10 +53,10 @@ impl Admin {
         let (caller, is_final) = (signed_in(req, |_, _| Ok(())), is_final(req.method().as_str(), req.path()));
         async move {
             let (caller, ()) = caller.await?;
-            if !context.admins.contains(&caller.user.platform_id) {
+            if !context.settings.admins.contains(&caller.user.platform_id) {
                 return Err(ApiError::NotAdmin);
             }
-            if let Some(time) = context.fresh_sign_in.filter(|_| is_final) {
+            if let Some(time) = context.settings.fresh_sign_in.filter(|_| is_final) {
                 caller.signed_in_within(time, context.clock.now())?;
             }
             Ok(Self { platform_id: caller.user.platform_id, session: caller.session, context })
@@ -69,23 +69,23 @@ impl Admin {
         T: Send + 'static,
         F: FnOnce(&mut Db, Timestamp) -> Result<Written<T>, ApiError> + Send + 'static,
     {
-        self.write_and_tell(action, target, change, |_| ()).await
+        self.write_and_notify(action, target, change, |_| ()).await
     }
 
-    /// [`write`](Self::write) that also notifies others after the commit, as `Pool::write_and_tell` does.
-    pub async fn write_and_tell<T, F>(
+    /// [`write`](Self::write) that also notifies others after the commit, as `Pool::write_and_notify` does.
+    pub async fn write_and_notify<T, F>(
         &self,
         action: AdminAction,
         target: &str,
         change: F,
-        tell: impl FnOnce(&T) + Send + 'static,
+        notify: impl FnOnce(&T) + Send + 'static,
     ) -> Result<T, ApiError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Db, Timestamp) -> Result<Written<T>, ApiError> + Send + 'static,
     {
         let change = self.recorded(action, target, change);
-        self.context.pool.write_and_tell(change, tell).await
+        self.context.pool.write_and_notify(change, notify).await
     }
 
     /// [`write`](Self::write) of what may be sent again; the closure gives the answer.

@@ -23,7 +23,6 @@ use crate::{
         users::{self, User},
     },
     domain::{
-        access::Action,
         ids::{SessionId, UserId},
         relay_access::RelayAccess,
         sections::Sections,
@@ -34,6 +33,7 @@ use crate::{
 pub const TOKEN_BYTES: usize = 48;
 /// The prefix of an API token, so that it is recognised where it should not be; its bytes follow in hex.
 pub const API_TOKEN_PREFIX: &str = "companion_";
+/// Random bytes of an API token.
 pub const API_TOKEN_BYTES: usize = 32;
 
 /// A token as it was sent, if it has the form of ours; its hash is what is stored.
@@ -143,7 +143,7 @@ where
     notes.user.replace(Some(user.id.clone()));
     let holder = match found {
         FoundToken::Device(device) => {
-            context.rate_limits.take_user(&notes, &user.id)?;
+            context.limits.rate_limits.take_user(&notes, &user.id)?;
             if device.wants_touch(now) {
                 let id = device.id.clone();
                 last_use::touch(context.pool.write(move |db| helper_devices::touch(db, &id, now))).await;
@@ -155,7 +155,7 @@ where
         }
         FoundToken::Api(token) => {
             // A budget of its own: a program that asks too much takes nothing from its user.
-            context.rate_limits.take_token(&notes, &token.id)?;
+            context.limits.rate_limits.take_token(&notes, &token.id)?;
             if token.wants_touch(now) {
                 let id = token.id.clone();
                 last_use::touch(context.pool.write(move |db| api_tokens::touch(db, &id, now))).await;
@@ -172,8 +172,7 @@ where
 fn living_device(db: &mut Db, hash: &str) -> Result<Option<HelperDevice>, DbError> {
     let Some(device) = helper_devices::find_by_token(db, hash)? else { return Ok(None) };
     let Some(server) = &device.overlay else { return Ok(Some(device)) };
-    let role = access::role(db, &device.user_id, server)?;
-    Ok(role.is_some_and(|role| role.may(Action::Watch)).then_some(device))
+    Ok(access::may_watch(db, &device.user_id, server)?.then_some(device))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub fn check(req: &HttpRequest) -> Result<(), ApiError> {
     let safe = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let has_cookies = req.headers().contains_key(header::COOKIE);
-    if !safe && has_cookies && !comes_from(req.headers(), &ApiContext::of(req).urls) {
+    if !safe && has_cookies && !comes_from(req.headers(), &ApiContext::of(req).settings.urls) {
         return Err(ApiError::CrossSite);
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! [`write`](Idempotent::write) the key and the answer are committed with the effect. With
 //! [`effect`](Idempotent::effect), for requests to other services, the key is claimed before, with a plan of the
 //! request; after the process died, the next request with the key goes on with the same plan. A refusal leaves no
-//! trace, so that the key can be used again. The routes that take a key are in [`IDEMPOTENT`].
+//! trace, so that the key can be used again. The routes that take a key say so in the table of routes (`key`).
 
 use std::{
     cell::RefCell,
@@ -25,11 +25,11 @@ use crate::{
     api::{answer::error::ApiError, context::ApiContext},
     crypto::{
         digest::{PartsDigest, sha256_hex},
-        sealer::{Place, Sealer},
+        sealer::{SealContext, Sealer},
     },
     db::{
         engine::pool::Db,
-        idempotency_keys::{self, KeyTaken, KeyedRequest, KnownKey},
+        idempotency_keys::{self, IdempotencyRecord, KeyTaken, KeyedRequest},
     },
     domain::{
         ids::HelperDeviceId,
@@ -45,23 +45,6 @@ pub use crate::db::idempotency_keys::KeyCaller;
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The header field of an answer that is a kept one.
 pub const REPLAYED: &str = "idempotency-replayed";
-
-/// The routes that take a key, all of them POST.
-pub const IDEMPOTENT: [&str; 13] = [
-    "/pairing/device/code",
-    "/pairing/device/activate",
-    "/billing/checkout",
-    "/paired-servers",
-    "/paired-servers/{id}/devices",
-    "/paired-servers/{id}/chat",
-    "/paired-servers/{id}/guests",
-    "/intel/{serverId}/tracking",
-    "/intel/{serverId}/shops",
-    "/intel/{serverId}/map-notes",
-    "/admin/refund",
-    "/admin/beta-testers",
-    "/admin/conveyor-map",
-];
 
 /// Longest time for an effect at another service.
 const EFFECT_DEADLINE: Duration = Duration::from_secs(45);
@@ -83,6 +66,7 @@ pub struct ReplayableAnswer {
 }
 
 impl ReplayableAnswer {
+    /// An answer with this body as JSON.
     pub fn new(status: StatusCode, body: &impl Serialize) -> Self {
         let body = serde_json::to_string(body).expect("answers hold only strings, numbers and lists");
         Self { status: status.as_u16(), body, about: None, device: None }
@@ -193,7 +177,7 @@ impl Idempotent {
         let PresentedKey { key, request } = self.presented.as_ref()?;
         let id = sha256_hex(format!("{}\n{key}", caller.as_str()).as_bytes());
         let request = KeyedRequest { id, caller, request: request.borrow().hex() };
-        Some(KeyedCall { request, sealer: self.context.kept_answers.clone() })
+        Some(KeyedCall { request, sealer: self.context.keys.kept_answers.clone() })
     }
 
     /// Changes the database in one transaction with the key and the answer, and notifies others after the commit, on
@@ -202,7 +186,7 @@ impl Idempotent {
         self,
         caller: KeyCaller,
         change: F,
-        tell: impl FnOnce(&T) + Send + 'static,
+        notify: impl FnOnce(&T) + Send + 'static,
     ) -> Result<HttpResponse, ApiError>
     where
         T: Send + 'static,
@@ -219,12 +203,12 @@ impl Idempotent {
             idempotency_keys::answer(db, &keyed.request.id, &keyed.seal(&answer)?, answer.device.as_ref())?;
             Ok(WriteOutcome::Done(answer, value))
         };
-        let tell = move |outcome: &WriteOutcome<T>| {
+        let notify = move |outcome: &WriteOutcome<T>| {
             if let WriteOutcome::Done(_, value) = outcome {
-                tell(value);
+                notify(value);
             }
         };
-        Ok(match self.context.pool.write_and_tell(write, tell).await? {
+        Ok(match self.context.pool.write_and_notify(write, notify).await? {
             WriteOutcome::Done(answer, _) => answer.respond(false),
             WriteOutcome::Replayed(answer) => answer.respond(true),
         })
@@ -266,7 +250,7 @@ impl Idempotent {
         let (request, until) = (keyed.request.clone(), context.clock.now() + CLAIM);
         let known = context.pool.read(move |db| idempotency_keys::find(db, &request)).await?;
         let plan = match known {
-            Some(KnownKey { is_same: true, sealed, claimed_until: Some(before) }) => {
+            Some(IdempotencyRecord { is_same: true, sealed, claimed_until: Some(before) }) => {
                 if before > context.clock.now() {
                     return Err(ApiError::IdempotencyKeyInUse);
                 }
@@ -308,8 +292,8 @@ impl Idempotent {
 }
 
 impl KeyedCall {
-    fn place(&self) -> Place<'_> {
-        Place { table: "idempotency_keys", column: "sealed", owner: &self.request.id }
+    fn context(&self) -> SealContext<'_> {
+        SealContext { table: "idempotency_keys", column: "sealed", owner: &self.request.id }
     }
 
     fn seal(&self, value: &impl Serialize) -> Result<Vec<u8>, ApiError> {
@@ -317,11 +301,11 @@ impl KeyedCall {
         if text.len() > IDEMPOTENT_ANSWER {
             return Err(ApiError::Internal("an answer is too large to be kept".into()));
         }
-        Ok(self.sealer.seal(&self.place(), &text))
+        Ok(self.sealer.seal(&self.context(), &text))
     }
 
     fn open<T: DeserializeOwned>(&self, sealed: &[u8]) -> Result<T, ApiError> {
-        let opened = self.sealer.open(&self.place(), sealed);
+        let opened = self.sealer.open(&self.context(), sealed);
         let value = opened.ok().and_then(|opened| serde_json::from_slice(opened.plaintext.expose_secret()).ok());
         // SESSION_SECRET has changed, or the service: the request was done, with an outcome that is lost.
         value.ok_or(ApiError::Conflict)
@@ -347,11 +331,11 @@ impl KeyedCall {
     }
 
     /// The answer of a key that another request has taken.
-    fn kept(&self, known: KnownKey) -> Result<ReplayableAnswer, ApiError> {
+    fn kept(&self, known: IdempotencyRecord) -> Result<ReplayableAnswer, ApiError> {
         match known {
-            KnownKey { is_same: false, .. } => Err(ApiError::IdempotencyKeyReused),
-            KnownKey { claimed_until: Some(_), .. } => Err(ApiError::IdempotencyKeyInUse),
-            KnownKey { sealed, .. } => self.open(&sealed),
+            IdempotencyRecord { is_same: false, .. } => Err(ApiError::IdempotencyKeyReused),
+            IdempotencyRecord { claimed_until: Some(_), .. } => Err(ApiError::IdempotencyKeyInUse),
+            IdempotencyRecord { sealed, .. } => self.open(&sealed),
         }
     }
 

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_type_is_told_in_words_and_without_names_of_our_types() {
+    fn a_value_of_another_type_is_named_in_words_and_without_names_of_our_types() {
         for (body, message) in [
             (r#"{ "innerList": [{ "port": "1" }] }"#, "expected an integer from 0 to 65535"),
             (r#"{ "innerList": [{ "port": 65536 }] }"#, "expected an integer from 0 to 65535"),
@@ -182,8 +182,8 @@ mod tests {
             (r#"{ "choice": 7 }"#, "not allowed"),
             (r#"{ "choice": [] }"#, "not allowed"),
         ] {
-            let told = refused(body).1;
-            assert!(told.ends_with(message), "{body}: {told}");
+            let refusal = refused(body).1;
+            assert!(refusal.ends_with(message), "{body}: {refusal}");
         }
     }
 

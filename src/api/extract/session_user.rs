@@ -72,7 +72,7 @@ where
     let caller = session_of(req, also);
     async move {
         let (caller, more) = caller.await?;
-        context.rate_limits.take_user(&notes, &caller.user.id)?;
+        context.limits.rate_limits.take_user(&notes, &caller.user.id)?;
         Ok((caller, more))
     }
 }
@@ -113,6 +113,6 @@ pub fn presented_session(req: &HttpRequest, context: &ApiContext) -> Option<Sess
     cookies
         .iter()
         .filter(|cookie| cookie.name() == SESSION_COOKIE)
-        .find_map(|cookie| context.session_cookie.open(cookie.value()))
+        .find_map(|cookie| context.keys.session_cookie.open(cookie.value()))
         .map(SessionId::from)
 }

@@ -1,5 +1,6 @@
 //! Notes on the map of a paired game server: `/intel/{serverId}/map-notes/*`.
 
+use actix::Addr;
 use actix_web::{HttpResponse, http::StatusCode, web};
 use chrono::TimeDelta;
 use garde::Validate;
@@ -10,61 +11,45 @@ use crate::{
     api::{
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::{given, on_the_largest_map, one_line},
             list_page::{ListPage, ListPlace},
             map_places::{check_place, map_size},
         },
         context::ApiContext,
         extract::{
-            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
+            idempotent::Idempotent,
             json::Json,
-            paired_server::WatchedServer,
+            paired_server::{NotedServer, PermittedWrite, ServerPart, WatchedServer},
             query::Query,
         },
     },
     db::{
-        access,
         engine::pool::Db,
         map_notes::{self, NoteChange, StoredNote},
-        paired_servers,
     },
     domain::{
         access::Action,
         grid::{self, GridStyle},
-        ids::{ServerId, UserId},
         limits::MAP_NOTES_PER_SERVER,
-        time::{self, Timestamp},
+        time::Timestamp,
+        words::words,
     },
-    relay::hub::NotesChanged,
+    relay::hub::{Hub, NotesChanged, ToConnection},
 };
 
-/// Categories of users' notes; `death` is the detector's.
-#[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum NoteCategory {
-    Raid,
-    Friendly,
-    Enemy,
-    Farm,
-    Stash,
-    Sulfur,
-    Warning,
-    Sam,
-}
-
-impl NoteCategory {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Raid => "raid",
-            Self::Friendly => "friendly",
-            Self::Enemy => "enemy",
-            Self::Farm => "farm",
-            Self::Stash => "stash",
-            Self::Sulfur => "sulfur",
-            Self::Warning => "warning",
-            Self::Sam => "sam",
-        }
+words! {
+    /// Categories of users' notes; `death` is the detector's.
+    #[derive(Deserialize, ToSchema)]
+    enum NoteCategory {
+        Raid = "raid",
+        Friendly = "friendly",
+        Enemy = "enemy",
+        Farm = "farm",
+        Stash = "stash",
+        Sulfur = "sulfur",
+        Warning = "warning",
+        Sam = "sam",
     }
 }
 
@@ -72,7 +57,7 @@ impl NoteCategory {
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "x": 1200.5, "y": 900, "category": "raid", "label": "Two boats", "ttlSec": 3600 }))]
-pub struct NewMapNote {
+pub struct CreateMapNote {
     /// Metres from the south-west corner, at most 500 beyond the map.
     #[garde(custom(on_the_largest_map))]
     #[schema(minimum = -500, maximum = 20_500)]
@@ -95,7 +80,7 @@ pub struct NewMapNote {
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "label": "Three boats", "ttlSec": null }))]
-pub struct MapNoteChange {
+pub struct UpdateMapNote {
     #[garde(inner(custom(on_the_largest_map)))]
     #[schema(minimum = -500, maximum = 20_500)]
     x: Option<f64>,
@@ -135,12 +120,8 @@ struct MapNoteView {
     /// `user`, `detector`, or `game`: placed in the game by the team or its leader, as last seen, and changed only there.
     #[schema(format = "note-source")]
     source: String,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// `null`: until the wipe.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
 }
 
@@ -181,21 +162,20 @@ pub async fn list(
 
 /// Adds a note; it is shown to everyone who watches the server.
 #[utoipa::path(post, path = "/intel/{serverId}/map-notes", tag = "intel", security(("session" = [])),
-    params(("serverId" = String, Path)), request_body = NewMapNote, responses(
+    params(("serverId" = String, Path)), request_body = CreateMapNote, responses(
     (status = 201, body = MapNoteView),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
+    (status = 409, description = "`limit_reached`"),
 ))]
-pub async fn add(
-    server: WatchedServer,
+pub async fn create(
+    server: NotedServer,
     once: Idempotent,
-    Json(new): Json<NewMapNote>,
+    Json(new): Json<CreateMapNote>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let WatchedServer { user, id: server, .. } = permitted(server)?;
     let now = context.clock.now();
     let note = StoredNote {
         id: context.random.id(now),
-        author_id: Some(user.id.to_string()),
+        author_id: Some(server.user.id.to_string()),
         source: "user".to_owned(),
         x: new.x,
         y: new.y,
@@ -204,90 +184,82 @@ pub async fn add(
         created_at: now,
         expires_at: new.ttl_sec.map(|seconds| now + TimeDelta::seconds(seconds)),
     };
-    let (id, caller) = (server.clone(), user.id.clone());
-    let add = move |db: &mut Db| {
-        paired_servers::lock(db, &id)?;
-        access::required(db, &user.id, &id)?;
-        let size = map_size(db, &id)?;
+    let add = move |db: &mut Db, PermittedWrite { server, .. }: &PermittedWrite| {
+        let size = map_size(db, server)?;
         check_place(size, Some(note.x), Some(note.y))?;
-        if map_notes::count(db, &id)? >= MAP_NOTES_PER_SERVER {
+        if map_notes::count(db, server)? >= MAP_NOTES_PER_SERVER {
             let message = format!("a server has at most {MAP_NOTES_PER_SERVER} map notes");
             return Err(ApiError::LimitReached(message));
         }
-        map_notes::insert(db, &id, &note)?;
-        Ok((ReplayableAnswer::new(StatusCode::CREATED, &MapNoteView::new(note, size)), ()))
+        map_notes::insert(db, server, &note)?;
+        Ok((StatusCode::CREATED, MapNoteView::new(note, size)))
     };
-    let hub = context.hub.clone();
-    once.write(KeyCaller::User(caller), add, move |()| hub.do_send(NotesChanged { server, deleted: None })).await
+    server
+        .write_once(once, add, |hub, server| {
+            hub.do_send(ToConnection { server, message: NotesChanged { deleted: None } })
+        })
+        .await
 }
 
 /// Changes a note: its author or the server's owner may. Notes of the game are changed there.
 #[utoipa::path(patch, path = "/intel/{serverId}/map-notes/{id}", tag = "intel", security(("session" = [])),
-    params(("serverId" = String, Path), ("id" = String, Path)), request_body = MapNoteChange, responses(
+    params(("serverId" = String, Path), ("id" = String, Path)), request_body = UpdateMapNote, responses(
     (status = 200, body = MapNoteView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 403, description = "`owner_only`"),
 ))]
-pub async fn edit(
-    server: WatchedServer,
-    path: web::Path<(String, String)>,
-    Json(change): Json<MapNoteChange>,
+pub async fn update(
+    server: NotedServer,
+    ServerPart(note): ServerPart,
+    Json(change): Json<UpdateMapNote>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let WatchedServer { user, id: server, .. } = permitted(server)?;
-    let ((_, note), now) = (path.into_inner(), context.clock.now());
-    let MapNoteChange { x, y, category, label, ttl_sec } = change;
-    let expires_at = ttl_sec.map(|ttl| ttl.map(|seconds| (now + TimeDelta::seconds(seconds)).naive_utc()));
+    let now = context.clock.now();
+    let UpdateMapNote { x, y, category, label, ttl_sec } = change;
+    let expires_at = ttl_sec.map(|ttl| ttl.map(|seconds| now + TimeDelta::seconds(seconds)));
     let category = category.map(|category| category.word().to_owned());
     let change = NoteChange { x, y, category, label, expires_at };
-    let id = server.clone();
-    let edit = move |db: &mut Db| -> Result<_, ApiError> {
-        may_change(db, &user.id, &id, &note, now)?;
-        let size = map_size(db, &id)?;
+    let edit = move |db: &mut Db, write: &PermittedWrite| {
+        let before = changeable(db, write, &note, now)?;
+        let size = map_size(db, &write.server)?;
         check_place(size, change.x, change.y)?;
-        let note = map_notes::update(db, &id, &note, &change, now)?;
-        Ok(MapNoteView::new(note, size))
+        let note = map_notes::update(db, &write.server, &note, &change, now)?;
+        let is_changed = note != before;
+        Ok((MapNoteView::new(note, size), is_changed))
     };
-    let hub = context.hub.clone();
-    let tell = move |_: &_| hub.do_send(NotesChanged { server, deleted: None });
-    let changed = context.pool.write_and_tell(edit, tell).await?;
-    Ok(HttpResponse::Ok().json(changed))
+    let notify =
+        |hub: &Addr<Hub>, server| hub.do_send(ToConnection { server, message: NotesChanged { deleted: None } });
+    Ok(HttpResponse::Ok().json(server.write_and_notify(edit, notify).await?))
 }
 
 /// Deletes a note: its author or the server's owner may. Notes of the game are deleted there.
 #[utoipa::path(delete, path = "/intel/{serverId}/map-notes/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 403, description = "`owner_only`"),
 ))]
-pub async fn remove(
-    server: WatchedServer,
-    path: web::Path<(String, String)>,
+pub async fn delete(
+    server: NotedServer,
+    ServerPart(note): ServerPart,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let WatchedServer { user, id: server, .. } = permitted(server)?;
-    let ((_, note), now) = (path.into_inner(), context.clock.now());
-    let (id, deleted) = (server.clone(), note.clone());
-    let remove = move |db: &mut Db| -> Result<_, ApiError> {
-        may_change(db, &user.id, &id, &note, now)?;
-        Ok(map_notes::delete(db, &id, &note)?)
+    let (now, deleted) = (context.clock.now(), note.clone());
+    let remove = move |db: &mut Db, write: &PermittedWrite| -> Result<_, ApiError> {
+        changeable(db, write, &note, now)?;
+        Ok(map_notes::delete(db, &write.server, &note)?)
     };
-    let hub = context.hub.clone();
-    let tell = move |_: &_| hub.do_send(NotesChanged { server, deleted: Some(deleted) });
-    context.pool.write_and_tell(remove, tell).await?;
-    Ok(HttpResponse::Ok().json(Done::OK))
+    server
+        .delete(remove, |hub, server| {
+            hub.do_send(ToConnection { server, message: NotesChanged { deleted: Some(deleted) } })
+        })
+        .await
 }
 
-fn permitted(server: WatchedServer) -> Result<WatchedServer, ApiError> {
-    if server.role.may(Action::AddNote) { Ok(server) } else { Err(ApiError::OwnerOnly) }
-}
-
-/// Checks that this user may change the note now.
-fn may_change(db: &mut Db, user: &UserId, server: &ServerId, note: &str, now: Timestamp) -> Result<(), ApiError> {
-    let role = access::required(db, user, server)?;
-    let note = map_notes::get(db, server, note, now)?;
+/// The note, if the caller may change it now.
+fn changeable(db: &mut Db, write: &PermittedWrite, note: &str, now: Timestamp) -> Result<StoredNote, ApiError> {
+    let note = map_notes::get(db, &write.server, note, now)?;
     if note.source == "game" {
         return Err(ApiError::invalid("id", "is a note of the game, which is changed in the game"));
     }
-    let is_own = note.author_id.as_deref() == Some(user.as_str());
-    if is_own || role.may(Action::Edit) { Ok(()) } else { Err(ApiError::OwnerOnly) }
+    let is_own = note.author_id.as_deref() == Some(write.user.id.as_str());
+    if is_own || write.role.may(Action::Edit) { Ok(note) } else { Err(ApiError::OwnerOnly) }
 }

@@ -64,12 +64,12 @@ struct ScanResults {
     params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = ScanResults),
 ))]
-pub async fn suspicious(
+pub async fn list(
     WatchedServer { id, .. }: WatchedServer,
     Query(page): Query<ListPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (now, live) = (context.clock.now(), context.markets.clone());
+    let (now, live) = (context.clock.now(), context.services.markets.clone());
     // Scanned on the database's thread, which may block.
     let scan = move |db: &mut Db| {
         let market = MarketRead::load(db, &live, &id, now)?;

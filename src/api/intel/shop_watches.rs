@@ -12,16 +12,16 @@ use crate::{
     api::{
         answer::{
             done::Done,
-            error::{ApiError, FieldError, Problem},
+            error::{ApiError, FieldError},
             list_page::{ListPage, ListPlace},
             map_places::map_size,
             tier_limits,
         },
         context::ApiContext,
         extract::{
-            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
+            idempotent::Idempotent,
             json::Json,
-            paired_server::{OwnedServer, WatchedServer},
+            paired_server::{OwnedServer, PermittedWrite, ServerPart, WatchedServer},
             query::Query,
         },
         intel::{
@@ -29,7 +29,7 @@ use crate::{
             watch_checks::{check, refuse_twin},
         },
     },
-    db::{access, engine::pool::Db, shop_watches, users},
+    db::{engine::pool::Db, shop_watches, users},
     domain::{
         items::ItemNames,
         limits::SHOP_WATCHES_PER_SERVER,
@@ -37,9 +37,9 @@ use crate::{
             Price, VendorId,
             watch::{Finding, PriceDirection, ShopWatch, WatchSide, WatchState},
         },
-        time::{self, Timestamp},
+        time::Timestamp,
     },
-    relay::hub::ShopWatchesChanged,
+    relay::hub::{ShopWatchesChanged, ToConnection},
 };
 
 /// An offer to watch.
@@ -47,7 +47,7 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[garde(allow_unvalidated)]
 #[schema(example = json!({ "vendorId": "123450_98700", "itemId": "-1581843485", "expectedPrice": 100 }))]
-pub struct NewWatch {
+pub struct CreateShopWatch {
     /// The shop, as `GET /paired-servers/{id}/shops` and the markers of the relay's state name it. One that is not there
     /// is watched as missing. Absent: any shop, of which the best one that has the item in stock is followed.
     #[schema(value_type = Option<String>, format = "shop-id")]
@@ -78,7 +78,7 @@ pub struct NewWatch {
 #[serde(rename_all = "camelCase")]
 #[garde(allow_unvalidated)]
 #[schema(example = json!({ "expectedPrice": 120 }))]
-pub struct WatchEdit {
+pub struct UpdateShopWatch {
     /// Expected cost of one purchase.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_147_483_647)]
@@ -132,7 +132,7 @@ fn read<T: Default>(path: &str, value: Result<T, Fault>, faults: &mut Vec<FieldE
     })
 }
 
-impl NewWatch {
+impl CreateShopWatch {
     /// The watch, which has seen nothing yet.
     fn watch(&self, id: String, now: Timestamp) -> Result<ShopWatch, ApiError> {
         let mut faults = Vec::new();
@@ -163,7 +163,7 @@ struct WantedEdit {
     currency_id: Option<Option<i32>>,
 }
 
-impl WatchEdit {
+impl UpdateShopWatch {
     fn wanted(&self) -> Result<WantedEdit, ApiError> {
         let mut faults = Vec::new();
         let field = |value: &Option<Option<Value>>, of: fn(&Value) -> Result<i32, Fault>| {
@@ -226,11 +226,7 @@ struct WatchView {
     /// The best other shop, where it is undercut; never of a watch of any shop.
     undercut_by: Option<Rival>,
     /// When this finding began.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     as_of: Timestamp,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
 }
 
@@ -283,12 +279,12 @@ struct WatchList {
     params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = WatchList),
 ))]
-pub async fn watches(
+pub async fn list(
     WatchedServer { id, .. }: WatchedServer,
     Query(page): Query<ListPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (now, live) = (context.clock.now(), context.markets.clone());
+    let (now, live) = (context.clock.now(), context.services.markets.clone());
     let read = move |db: &mut Db| Ok((shop_watches::list(db, &id)?, MarketRead::load(db, &live, &id, now)?));
     let (watches, market) = context.pool.read(read).await?;
     let delivery = market.delivery(&context);
@@ -302,29 +298,26 @@ pub async fn watches(
 /// The number of shops a user watches is limited by tier where tiers are enforced: 10, 50 or 200 on all servers
 /// together; and always to 200 on one server. A watch of any shop counts as one.
 #[utoipa::path(post, path = "/intel/{serverId}/shops", tag = "intel", security(("session" = [])),
-    params(("serverId" = String, Path)), request_body = NewWatch, responses(
+    params(("serverId" = String, Path)), request_body = CreateShopWatch, responses(
     (status = 201, body = WatchView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
+    (status = 403, description = "`owner_only`"),
+    (status = 409,
         description = "`limit_reached`, or `conflict`: it is watched already, and `detail` names the watch"),
 ))]
-pub async fn watch(
-    OwnedServer { user, id: server }: OwnedServer,
+pub async fn create(
+    server: OwnedServer,
     once: Idempotent,
-    Json(new): Json<NewWatch>,
+    Json(new): Json<CreateShopWatch>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (now, live) = (context.clock.now(), context.markets.clone());
+    let (now, live) = (context.clock.now(), context.services.markets.clone());
     let watch = new.watch(context.random.id(now), now)?;
-    let (changed, caller, enforced) = (server.clone(), user.id.clone(), context.enforce_tiers);
-    let add = move |db: &mut Db| {
-        // The owner alone adds watches, and a tier counts those of all their servers.
-        users::lock(db, &user.id)?;
-        access::required(db, &user.id, &server)?;
-        let market = MarketRead::load(db, &live, &server, now)?;
-        check(&watch, &market, map_size(db, &server)?)?;
+    let enforced = context.settings.enforce_tiers;
+    let add = move |db: &mut Db, PermittedWrite { user, server, .. }: &PermittedWrite| {
+        let market = MarketRead::load(db, &live, server, now)?;
+        check(&watch, &market, map_size(db, server)?)?;
         let watch = market.look(&watch);
-        let known = shop_watches::list(db, &server)?;
+        let known = shop_watches::list(db, server)?;
         refuse_twin(&watch, &known)?;
         if known.len() >= SHOP_WATCHES_PER_SERVER {
             return Err(ApiError::LimitReached(format!(
@@ -334,43 +327,38 @@ pub async fn watch(
         if enforced && let Some(limit) = tier_limits::watched_shops(db, &user.id, now)? {
             return Err(limit.into());
         }
-        shop_watches::insert(db, &server, &watch)?;
-        Ok((ReplayableAnswer::new(StatusCode::CREATED, &WatchView::new(watch, &market)), ()))
+        shop_watches::insert(db, server, &watch)?;
+        Ok((StatusCode::CREATED, WatchView::new(watch, &market)))
     };
-    let hub = context.hub.clone();
-    once.write(KeyCaller::User(caller), add, move |()| hub.do_send(ShopWatchesChanged { server: changed })).await
+    server.write_once(once, add, |hub, server| hub.do_send(ToConnection { server, message: ShopWatchesChanged })).await
 }
 
 /// Changes the expectation of a watched offer.
 #[utoipa::path(patch, path = "/intel/{serverId}/shops/{id}", tag = "intel", security(("session" = [])),
-    params(("serverId" = String, Path), ("id" = String, Path)), request_body = WatchEdit, responses(
+    params(("serverId" = String, Path), ("id" = String, Path)), request_body = UpdateShopWatch, responses(
     (status = 200, body = WatchView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`conflict`: that is watched already, and `detail` names the watch"),
+    (status = 403, description = "`owner_only`"),
+    (status = 409, description = "`conflict`: that is watched already, and `detail` names the watch"),
 ))]
-pub async fn edit(
-    OwnedServer { user, id: server }: OwnedServer,
-    path: web::Path<(String, String)>,
-    Json(edit): Json<WatchEdit>,
+pub async fn update(
+    server: OwnedServer,
+    ServerPart(id): ServerPart,
+    Json(edit): Json<UpdateShopWatch>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (_, id) = path.into_inner();
-    let (changed, now, wanted) = (server.clone(), context.clock.now(), edit.wanted()?);
-    let live = context.markets.clone();
-    let edit = move |db: &mut Db| -> Result<_, ApiError> {
+    let (now, live, wanted) = (context.clock.now(), context.services.markets.clone(), edit.wanted()?);
+    let edit = move |db: &mut Db, PermittedWrite { user, server, .. }: &PermittedWrite| {
         users::lock(db, &user.id)?;
-        access::required(db, &user.id, &server)?;
-        let mut watch = shop_watches::get(db, &server, &id)?;
+        let mut watch = shop_watches::get(db, server, &id)?;
         watch.expected_price = wanted.expected_price.unwrap_or(watch.expected_price);
         watch.currency_id = wanted.currency_id.unwrap_or(watch.currency_id);
         watch.direction = wanted.direction.unwrap_or(watch.direction);
         watch.side = wanted.side.unwrap_or(watch.side);
         watch =
             ShopWatch { baseline: None, finding: Finding::NOTHING, version: watch.version + 1, as_of: now, ..watch };
-        let market = MarketRead::load(db, &live, &server, now)?;
-        let known = shop_watches::list(db, &server)?;
-        let size = map_size(db, &server)?;
+        let market = MarketRead::load(db, &live, server, now)?;
+        let known = shop_watches::list(db, server)?;
+        let size = map_size(db, server)?;
         // A watch that was added before there were these rules can be edited in all else.
         if wanted.currency_id.is_some() {
             check(&watch, &market, size)?;
@@ -380,12 +368,12 @@ pub async fn edit(
         if is_other_offer {
             refuse_twin(&watch, &known)?;
         }
-        shop_watches::edit(db, &server, &watch)?;
-        Ok(WatchView::new(watch, &market))
+        let is_changed = shop_watches::edit(db, server, &watch)?;
+        Ok((WatchView::new(watch, &market), is_changed))
     };
-    let hub = context.hub.clone();
-    let tell = move |_: &_| hub.do_send(ShopWatchesChanged { server: changed });
-    let watch = context.pool.write_and_tell(edit, tell).await?;
+    let watch = server
+        .write_and_notify(edit, |hub, server| hub.do_send(ToConnection { server, message: ShopWatchesChanged }))
+        .await?;
     Ok(HttpResponse::Ok().json(watch))
 }
 
@@ -393,29 +381,11 @@ pub async fn edit(
 #[utoipa::path(delete, path = "/intel/{serverId}/shops/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 403, description = "`owner_only`"),
 ))]
-pub async fn unwatch(
-    OwnedServer { user, id: server }: OwnedServer,
-    path: web::Path<(String, String)>,
-    context: web::Data<ApiContext>,
-) -> Result<HttpResponse, ApiError> {
-    let (_, id) = path.into_inner();
-    let changed = server.clone();
-    let delete = move |db: &mut Db| {
-        access::required(db, &user.id, &server)?;
-        shop_watches::delete(db, &server, &id)
-    };
-    let hub = context.hub.clone();
-    let tell = move |deleted: &bool| {
-        if *deleted {
-            hub.do_send(ShopWatchesChanged { server: changed });
-        }
-    };
-    if !context.pool.write_and_tell(delete, tell).await? {
-        return Err(ApiError::NotFound);
-    }
-    Ok(HttpResponse::Ok().json(Done::OK))
+pub async fn delete(server: OwnedServer, ServerPart(id): ServerPart) -> Result<HttpResponse, ApiError> {
+    let delete = move |db: &mut Db, write: &PermittedWrite| shop_watches::delete(db, &write.server, &id);
+    server.delete(delete, |hub, server| hub.do_send(ToConnection { server, message: ShopWatchesChanged })).await
 }
 
 #[cfg(test)]
@@ -447,8 +417,8 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_tells_null_from_absent() {
-        let read = |value: Value| serde_json::from_value::<WatchEdit>(value).unwrap().wanted();
+    fn an_edit_distinguishes_null_and_absent() {
+        let read = |value: Value| serde_json::from_value::<UpdateShopWatch>(value).unwrap().wanted();
         let wanted =
             |expected_price, currency_id| WantedEdit { expected_price, currency_id, direction: None, side: None };
         assert_eq!(read(json!({})).unwrap(), wanted(None, None));

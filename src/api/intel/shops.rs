@@ -28,7 +28,7 @@ use crate::{
         items::{self, ItemNames},
         reporting::{Reported, Reports},
         shop::{Offer, OfferKey, OfferRecord, Shop, VendorId, watch::ShopWatch},
-        time::{self, Timestamp},
+        time::Timestamp,
     },
     relay::hub::Markets,
 };
@@ -50,8 +50,6 @@ pub(in crate::api) struct Delivery {
     /// Reason for `available`, in words.
     evidence: String,
     /// When shops were last seen; `null`: never.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     as_of: Option<Timestamp>,
 }
 
@@ -115,12 +113,8 @@ struct OfferView {
     in_stock: i64,
     /// Part of the full condition, where the game says.
     condition: Option<f64>,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     first_seen_at: Timestamp,
     /// When price or stock last changed.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     changed_at: Timestamp,
 }
 
@@ -141,8 +135,6 @@ struct OfferList {
 #[serde(rename_all = "camelCase")]
 struct HistoryEntry {
     id: String,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
     #[schema(value_type = String)]
     vendor_id: VendorId,
@@ -274,7 +266,7 @@ impl MarketRead {
                 None if self.is_shared => "no answer of the map had a vending machine so far".to_owned(),
                 None => "there was no link with the credentials of this pairing yet, or none since the wipe".to_owned(),
             },
-            as_of: context.markets.answered_at(&self.game_server).filter(|_| self.is_shared).max(stored),
+            as_of: context.services.markets.answered_at(&self.game_server).filter(|_| self.is_shared).max(stored),
         }
     }
 }
@@ -284,12 +276,12 @@ impl MarketRead {
     params(("id" = String, Path), OfferQuery), responses(
     (status = 200, body = OfferList),
 ))]
-pub async fn offers(
+pub async fn list_offers(
     WatchedServer { id, .. }: WatchedServer,
     Query(OfferQuery { q, limit, before }): Query<OfferQuery>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (now, live) = (context.clock.now(), context.markets.clone());
+    let (now, live) = (context.clock.now(), context.services.markets.clone());
     let page = ListPage::new(limit.unwrap_or(OFFERS), before);
     let find = move |db: &mut Db| {
         let market = MarketRead::load(db, &live, &id, now)?;
@@ -363,12 +355,12 @@ fn offer_view(shop: &Shop, offer: &Offer) -> OfferView {
     params(("id" = String, Path), HistoryQuery), responses(
     (status = 200, body = HistoryList),
 ))]
-pub async fn history(
+pub async fn list_history(
     WatchedServer { id, .. }: WatchedServer,
     Query(query): Query<HistoryQuery>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (now, live) = (context.clock.now(), context.markets.clone());
+    let (now, live) = (context.clock.now(), context.services.markets.clone());
     let page = query.page()?;
     let limit = page.limit;
     let read = move |db: &mut Db| {
@@ -385,7 +377,7 @@ pub async fn history(
         id,
         at,
         vendor_id: vendor,
-        action: news.as_str(),
+        action: news.word(),
         items: key.into(),
         price: price.cost,
         quantity: price.quantity,

@@ -73,7 +73,7 @@ pub async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let page = query.page()?;
     let limit = page.limit;
-    let live = context.markets.clone();
+    let live = context.services.markets.clone();
     let read = move |db: &mut Db| {
         let paired = paired_servers::get(db, &id)?;
         let game_server = GameServerId::at(&paired.address, paired.port);
@@ -98,7 +98,7 @@ impl TimelineQuery {
             let mut kinds: Vec<String> = types.split(',').map(|kind| kind.trim().to_owned()).collect();
             kinds.sort_unstable();
             kinds.dedup();
-            let unknown = kinds.iter().find(|kind| !EventKind::ALL.iter().any(|known| known.word() == *kind));
+            let unknown = kinds.iter().find(|kind| EventKind::parse(kind).is_none());
             match unknown {
                 Some(unknown) => Err(ApiError::invalid("types", format!("`{unknown}` is no kind of entry"))),
                 None => Ok(kinds),

@@ -1,5 +1,6 @@
 //! Tracked players of a paired server: `/intel/{serverId}/tracking/*`.
 
+use actix::Addr;
 use actix_web::{HttpResponse, http::StatusCode, web};
 use chrono::TimeDelta;
 use garde::Validate;
@@ -10,20 +11,19 @@ use crate::{
     api::{
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::{given, is_platform_id, lines, one_line, rfc3339, visible_name},
             list_page::{ListPage, ListPlace},
         },
         context::ApiContext,
         extract::{
-            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
+            idempotent::Idempotent,
             json::Json,
-            paired_server::{OwnedServer, WatchedServer},
+            paired_server::{OwnedServer, PermittedWrite, ServerPart, WatchedServer},
             query::Query,
         },
     },
     db::{
-        access,
         engine::{error::DbError, pool::Db},
         paired_servers, player_sessions,
         server_matches::{self, StoredMatch},
@@ -35,8 +35,9 @@ use crate::{
         player_name::NameKey,
         player_session::{BLIND_AFTER, play_time_by_hour},
         server_match::{Confidence, MatchedBy, ServerMatch},
-        time::{self, Timestamp},
+        time::Timestamp,
     },
+    relay::hub::Hub,
     tracking::worker::TrackingChanged,
 };
 
@@ -48,7 +49,7 @@ const PLAY_TIME_SESSIONS: i64 = 5_000;
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "trackerName": "Grim", "tag": "neighbour", "note": "Raids at night" }))]
-pub struct NewTracking {
+pub struct CreateTracking {
     /// The player's name in the game, as others see it.
     #[garde(custom(visible_name))]
     #[schema(format = "one-line", min_length = 1, max_length = 64)]
@@ -65,7 +66,7 @@ pub struct NewTracking {
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "tag": null, "platformId": "76561198000000004" }))]
-pub struct TrackingPatch {
+pub struct UpdateTracking {
     #[serde(default, deserialize_with = "given")]
     #[garde(inner(length(chars, min = 1, max = 32), custom(one_line)))]
     #[schema(value_type = Option<String>, format = "one-line", min_length = 1, max_length = 32)]
@@ -93,16 +94,10 @@ struct TrackedPlayerView {
     platform_id: Option<String>,
     /// The id of the user who tracks the player.
     author: String,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// As far as it is known; see `asOf` of the list.
     online: bool,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     online_since: Option<Timestamp>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     last_seen_at: Option<Timestamp>,
 }
 
@@ -126,14 +121,10 @@ struct TrackingStatus {
     #[serde(rename = "match")]
     matched: Option<MatchView>,
     /// When the server was looked for there.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     checked_at: Option<Timestamp>,
     /// The server hides the names of its players: no player can be tracked there.
     names_hidden: bool,
     /// When it was last known who is online.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     as_of: Option<Timestamp>,
     /// True if it is not known now: no service, no match, a service that is down, or a budget that is spent.
     stale: bool,
@@ -152,12 +143,8 @@ struct TrackedPlayerList {
 /// A time on the game server.
 #[derive(Serialize, ToSchema)]
 struct SessionView {
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     from: Timestamp,
     /// When the player was last seen in it; `null`: it goes on.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     to: Option<Timestamp>,
 }
 
@@ -169,11 +156,7 @@ struct PlayerSessionList {
     /// The `before` of the next page; `null` after the last.
     next: Option<String>,
     online: bool,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     online_since: Option<Timestamp>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     last_seen_at: Option<Timestamp>,
     /// Seconds of play in each hour of the day (UTC, from 0 to 23), over the last 30 days.
     #[schema(min_items = 24, max_items = 24)]
@@ -219,7 +202,7 @@ impl TrackingStatus {
         let names_hidden = known.as_ref().is_some_and(|known| known.names_hidden);
         let checked_at = known.as_ref().map(|known| known.checked_at);
         let matched = known.and_then(|known| known.matched);
-        let stale = context.tracking.is_none() || matched.is_none() || is_old;
+        let stale = context.services.tracking.is_none() || matched.is_none() || is_old;
         let matched = matched.map(|ServerMatch { id, name, confidence, by }| MatchView { id, name, confidence, by });
         Self { matched, checked_at, names_hidden, as_of, stale }
     }
@@ -251,15 +234,15 @@ pub async fn list(
 
 /// Tracks a player by name. A name that is tracked already: 409 `conflict`.
 #[utoipa::path(post, path = "/intel/{serverId}/tracking", tag = "intel", security(("session" = [])),
-    params(("serverId" = String, Path)), request_body = NewTracking, responses(
+    params(("serverId" = String, Path)), request_body = CreateTracking, responses(
     (status = 201, body = TrackedPlayerView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`, `limit_reached`"),
+    (status = 403, description = "`owner_only`"),
+    (status = 409, description = "`conflict`, `limit_reached`"),
 ))]
-pub async fn add(
-    OwnedServer { user, id: server }: OwnedServer,
+pub async fn create(
+    server: OwnedServer,
     once: Idempotent,
-    Json(new): Json<NewTracking>,
+    Json(new): Json<CreateTracking>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let now = context.clock.now();
@@ -267,75 +250,56 @@ pub async fn add(
     let key = NameKey::of(&name).ok_or_else(|| ApiError::invalid("trackerName", "must have visible characters"))?;
     let new = NewTrackedPlayer {
         id: context.random.id(now),
-        server: server.clone(),
+        server: server.id.clone(),
         tracker_name: name,
         key,
         tag: new.tag,
         note: new.note,
-        author: user.id.clone(),
+        author: server.user.id.clone(),
     };
-    let (watched, caller) = (server.clone(), user.id.clone());
-    let add = move |db: &mut Db| {
-        paired_servers::lock(db, &server)?;
-        access::required(db, &user.id, &server)?;
-        if tracked_players::count(db, &server)? >= TRACKED_PLAYERS_PER_SERVER {
+    let add = move |db: &mut Db, write: &PermittedWrite| {
+        if tracked_players::count(db, &write.server)? >= TRACKED_PLAYERS_PER_SERVER {
             let message = format!("One server can have {TRACKED_PLAYERS_PER_SERVER} tracked players at most.");
             return Err(ApiError::LimitReached(message));
         }
-        let added = TrackedPlayerView::from(tracked_players::insert(db, &new, now)?);
-        Ok((ReplayableAnswer::new(StatusCode::CREATED, &added), ()))
+        Ok((StatusCode::CREATED, TrackedPlayerView::from(tracked_players::insert(db, &new, now)?)))
     };
-    let tracking = context.tracking.clone();
-    let tell = move |_: &()| {
+    let tracking = context.services.tracking.clone();
+    let notify = move |_: &Addr<Hub>, server| {
         if let Some(tracking) = tracking {
-            tracking.do_send(TrackingChanged { server: watched });
+            tracking.do_send(TrackingChanged { server });
         }
     };
-    once.write(KeyCaller::User(caller), add, tell).await
+    server.write_once(once, add, notify).await
 }
 
 /// Changes what the owner noted of a player.
 #[utoipa::path(patch, path = "/intel/{serverId}/tracking/{id}", tag = "intel", security(("session" = [])),
-    params(("serverId" = String, Path), ("id" = String, Path)), request_body = TrackingPatch, responses(
+    params(("serverId" = String, Path), ("id" = String, Path)), request_body = UpdateTracking, responses(
     (status = 200, body = TrackedPlayerView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 403, description = "`owner_only`"),
 ))]
-pub async fn change(
-    OwnedServer { user, id: server }: OwnedServer,
-    path: web::Path<(String, String)>,
-    Json(patch): Json<TrackingPatch>,
-    context: web::Data<ApiContext>,
+pub async fn update(
+    server: OwnedServer,
+    ServerPart(player): ServerPart,
+    Json(patch): Json<UpdateTracking>,
 ) -> Result<HttpResponse, ApiError> {
-    let (_, player) = path.into_inner();
-    let TrackingPatch { tag, note, platform_id } = patch;
+    let UpdateTracking { tag, note, platform_id } = patch;
     let change = TrackedPlayerChange { tag, note, platform_id };
-    let update = move |db: &mut Db| {
-        access::required(db, &user.id, &server)?;
-        tracked_players::update(db, &server, &player, &change)
-    };
-    Ok(HttpResponse::Ok().json(TrackedPlayerView::from(context.pool.write(update).await?)))
+    let update =
+        move |db: &mut Db, write: &PermittedWrite| tracked_players::update(db, &write.server, &player, &change);
+    Ok(HttpResponse::Ok().json(TrackedPlayerView::from(server.write(update).await?)))
 }
 
 /// Tracks a player no longer; the sessions are forgotten.
 #[utoipa::path(delete, path = "/intel/{serverId}/tracking/{id}", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 403, description = "`owner_only`"),
 ))]
-pub async fn remove(
-    OwnedServer { user, id: server }: OwnedServer,
-    path: web::Path<(String, String)>,
-    context: web::Data<ApiContext>,
-) -> Result<HttpResponse, ApiError> {
-    let (_, player) = path.into_inner();
-    let remove = move |db: &mut Db| {
-        access::required(db, &user.id, &server)?;
-        tracked_players::delete(db, &server, &player)
-    };
-    match context.pool.write(remove).await? {
-        true => Ok(HttpResponse::Ok().json(Done::OK)),
-        false => Err(ApiError::NotFound),
-    }
+pub async fn delete(server: OwnedServer, ServerPart(player): ServerPart) -> Result<HttpResponse, ApiError> {
+    let remove = move |db: &mut Db, write: &PermittedWrite| tracked_players::delete(db, &write.server, &player);
+    server.delete(remove, |_, _| ()).await
 }
 
 /// When a tracked player was on the game server.
@@ -343,13 +307,12 @@ pub async fn remove(
     params(("serverId" = String, Path), ("id" = String, Path), SessionPage), responses(
     (status = 200, body = PlayerSessionList),
 ))]
-pub async fn sessions(
+pub async fn list_sessions(
     WatchedServer { id: server, .. }: WatchedServer,
-    path: web::Path<(String, String)>,
+    ServerPart(player): ServerPart,
     Query(page): Query<SessionPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (_, player) = path.into_inner();
     let before = page.before.as_deref().map(|before| rfc3339("before", before)).transpose()?;
     let read = move |db: &mut Db| {
         let player = tracked_players::get(db, &server, &player)?;
@@ -368,7 +331,7 @@ pub async fn sessions(
     let mut rest =
         open_view.into_iter().chain(past).filter(|session| before.is_none_or(|before| session.from < before));
     let sessions: Vec<SessionView> = rest.by_ref().take(limit).collect();
-    let next = rest.next().and(sessions.last()).map(|last| time::to_wire(last.from));
+    let next = rest.next().and(sessions.last()).map(|last| last.from.to_wire());
     Ok(HttpResponse::Ok().json(PlayerSessionList {
         sessions,
         next,

@@ -18,7 +18,7 @@ pub async fn is_on(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let path = req.match_info().unprocessed();
     let is_admin = path.strip_prefix("/admin").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    if is_admin && ApiContext::of(req.request()).admins.is_empty() {
+    if is_admin && ApiContext::of(req.request()).settings.admins.is_empty() {
         return Ok(req.error_response(ApiError::AdminDisabled));
     }
     next.call(req).await.map(ServiceResponse::map_into_boxed_body)

@@ -98,7 +98,7 @@ pub async fn any_origin(
 
 /// True if the request comes from a page of another origin than the two that may read with cookies.
 fn is_foreign(req: &ServiceRequest) -> bool {
-    let urls = &ApiContext::of(req.request()).urls;
+    let urls = &ApiContext::of(req.request()).settings.urls;
     let own = [&urls.frontend, &urls.admin].map(|url| url.origin().ascii_serialization());
     req.headers().get(header::ORIGIN).is_some_and(|origin| own.iter().all(|own| origin != own.as_str()))
 }

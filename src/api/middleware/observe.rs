@@ -74,8 +74,8 @@ async fn observed(
     // An error drops the request, so what the log line needs is copied before.
     let (method, notes) = (req.method().clone(), RequestLogFields::of(req.request()));
 
-    let from = network(ApiContext::of(req.request()).rate_limits.household(req.request()));
-    let base = ApiContext::of(req.request()).urls.base.clone();
+    let from = network(ApiContext::of(req.request()).limits.rate_limits.client_network(req.request()));
+    let base = ApiContext::of(req.request()).settings.urls.base.clone();
     let mut response = match panics::caught(Part::Request, id, next.call(req)).await {
         Some(Ok(response)) => response.map_into_boxed_body(),
         // The request is gone, and with it all that an answer could be added to.
@@ -101,7 +101,7 @@ async fn observed(
         && !response.headers().contains_key(REPLAYED)
         && let Some(route) = &route
     {
-        ApiContext::of(response.request()).activity.count(&method, route);
+        ApiContext::of(response.request()).caches.activity.count(&method, route);
     }
     route_class::count(route.as_deref(), status.as_u16(), started.elapsed());
     add_headers(response.headers_mut(), id, is_https(&base));
@@ -110,8 +110,8 @@ async fn observed(
         BodySize::None => Some(0),
         BodySize::Stream => None,
     };
-    // The refusal has its line, or its kind has enough of them.
-    if is_noted {
+    // The refusal has its line, or its kind has enough of them; a proxy asks for the health once a second.
+    if is_noted || (status.is_success() && route.as_deref() == Some("/health")) {
         return Ok(response);
     }
     let user = notes.user.take();
@@ -190,11 +190,11 @@ fn with_problem(
         error.log(request_id);
     }
     let (problem, status) = (error.problem(request_id, base), error.status_code());
-    let is_page = wants_page(response.request());
+    let is_page = page::is_wanted(response.request().headers().get(header::ACCEPT));
     let (media_type, body) = match is_page {
         true => (
             "text/html; charset=utf-8",
-            problem_page(&problem, base, &ApiContext::of(response.request()).urls.frontend),
+            problem_page(&problem, base, &ApiContext::of(response.request()).settings.urls.frontend),
         ),
         false => (PROBLEM_JSON, serde_json::to_string(&problem).expect("a problem holds only strings and numbers")),
     };
@@ -216,34 +216,27 @@ fn note(error: &ApiError, req: &HttpRequest) -> bool {
     let refusal = NotedRefusal {
         code: error.code().code,
         limit: error.limit().map(|limit| limit.policy),
-        from: context.rate_limits.household(req),
+        from: context.limits.rate_limits.client_network(req),
         method: req.method().as_str(),
         route: route.as_deref().unwrap_or("none"),
     };
-    context.refusals.note(&refusal, context.clock.moment())
-}
-
-/// True if a person looks at the answer: browsers come here by themselves, and not by a script of a page.
-fn wants_page(req: &HttpRequest) -> bool {
-    let accept = req.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    accept.is_some_and(|accept| accept.contains("text/html"))
+    context.limits.refusals.note(&refusal, context.clock.moment())
 }
 
 /// The problem for a person, with the way back.
-fn problem_page(
-    Problem { title, detail, status, code, request_id, .. }: &Problem,
-    base: &BaseUrl,
-    frontend: &Url,
-) -> String {
+fn problem_page(problem: &Problem, base: &BaseUrl, frontend: &Url) -> String {
+    let Problem { title, detail, status, code, request_id, .. } = problem;
     let content = html! {
-        h1 { (title) }
         p { (detail) }
-        @if matches!(status, 400 | 401) { p { a href=(base.at("/auth/platform")) { "Sign in again" } } }
         @if *status == 503 { p { "Try again in a moment." } }
-        p { a href=(frontend.as_str()) { "Go to the dashboard" } }
-        p.quiet { a href=(base.at(&format!("/problems/{code}"))) { code { (code) } } ", request " code { (request_id) } }
     };
-    page::whole(title, &content)
+    let foot = html! {
+        a href=(base.at(&format!("/problems/{code}"))) { code { (code) } } ", request " code { (request_id) }
+    };
+    let sign_in = matches!(status, 400 | 401).then(|| ("Sign in again", base.at("/auth/platform")));
+    let dashboard = ("Go to the dashboard", frontend.to_string());
+    let ways: Vec<_> = sign_in.into_iter().chain([dashboard]).collect();
+    page::notice(title, &content, &ways, &foot)
 }
 
 /// The whole answer to a request that is gone: its handler panicked, or a layer gave it up.

@@ -1,4 +1,4 @@
-//! The limits of the client's address: around every route, and tighter ones around some.
+//! The limits of the client's address, around every route.
 
 use std::net::Ipv4Addr;
 
@@ -54,27 +54,15 @@ async fn admitted(
         return Ok(req.error_response(ApiError::Unavailable("all connections are taken".into())));
     }
     if let Some(peer) = req.peer_addr() {
-        context.connections.note_forwarding(peer.ip(), req.headers(), context.clock.moment());
+        context.limits.connections.note_forwarding(peer.ip(), req.headers(), context.clock.moment());
     }
-    if let Err(error) = context.rate_limits.take_address(req.request()) {
+    if let Err(error) = context.limits.rate_limits.take_address(req.request()) {
         return Ok(req.error_response(error));
     }
     let permit = match req.peer_addr() {
-        Some(peer) => context.connections.admit_forwarded(peer.ip(), req.headers()),
+        Some(peer) => context.limits.connections.admit_forwarded(peer.ip(), req.headers()),
         None => Ok(None),
     };
     let Ok(_permit) = permit else { return Ok(req.error_response(ApiError::TooManyConnections)) };
     next.call(req).await.map(ServiceResponse::map_into_boxed_body)
-}
-
-/// Around the sign-in routes. For `middleware::from_fn`.
-pub async fn sign_in(
-    req: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<BoxBody>, Error> {
-    let context = ApiContext::of(req.request());
-    match context.rate_limits.take_sign_in(req.request()) {
-        Err(error) => Ok(req.error_response(error)),
-        Ok(()) => next.call(req).await.map(ServiceResponse::map_into_boxed_body),
-    }
 }

@@ -10,10 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
-        answer::{
-            error::{ApiError, Problem},
-            fields::is_tier,
-        },
+        answer::{error::ApiError, fields::is_tier},
         context::ApiContext,
         extract::{
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
@@ -45,7 +42,7 @@ const SIGNATURE: &str = "stripe-signature";
 /// A tier to subscribe to.
 #[derive(Deserialize, ToSchema, Validate)]
 #[schema(example = json!({ "tier": "OPERATOR", "interval": "month" }))]
-pub struct NewCheckout {
+pub struct CreateCheckout {
     #[garde(custom(is_tier))]
     #[schema(format = "tier")]
     tier: String,
@@ -92,7 +89,7 @@ impl From<CheckoutError> for ApiError {
 }
 
 pub(in crate::api) fn billing(context: &ApiContext) -> Result<&Arc<BillingContext>, ApiError> {
-    context.billing.as_ref().ok_or(ApiError::PaymentsDisabled)
+    context.services.billing.as_ref().ok_or(ApiError::PaymentsDisabled)
 }
 
 /// Opens the payment provider's checkout for a tier, and closes the one that was opened before: of a user's checkouts only
@@ -100,33 +97,32 @@ pub(in crate::api) fn billing(context: &ApiContext) -> Result<&Arc<BillingContex
 /// page on which the change to that tier and interval is confirmed. The tier comes with the provider's event, shortly after payment: the
 /// page to which the browser returns (`FRONTEND_URL/?billing=done&session=…`) should ask `/me` until it does.
 #[utoipa::path(post, path = "/billing/checkout", tag = "billing", security(("session" = [])),
-    request_body = NewCheckout, responses(
+    request_body = CreateCheckout, responses(
     (status = 200, body = PaymentPage),
-    (status = 400, body = Problem, content_type = "application/problem+json",
+    (status = 400,
         description = "also `invalid_request` with `interval`: the tier is not sold by the year, see `yearlyPrice` of `/client-config`"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`already_subscribed`: the user has that tier and interval, or a subscription that cannot be changed now, which the portal shows; `checkout_closed`: the page that this `Idempotency-Key` opened cannot be used any more"),
-    (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`payments_disabled`; `payment_provider_unavailable`"),
+    (status = 409,
+        description = "`already_subscribed`: the user has that tier and interval, or a subscription that cannot be changed now, which the portal shows; `checkout_closed`: the page that this `Idempotency-Key` opened can no longer be used"),
+    (status = 502, description = "`payment_provider_refused`"),
+    (status = 503, description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
-pub async fn open_checkout(
+pub async fn create_checkout(
     SessionUser { user, .. }: SessionUser,
     once: Idempotent,
-    Json(new): Json<NewCheckout>,
+    Json(new): Json<CreateCheckout>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let tier = Tier::parse(&new.tier).ok_or_else(|| ApiError::invalid("tier", "must be a tier"))?;
     let plan = Plan { tier, interval: new.interval.unwrap_or_default() };
     let (billing, caller) = (billing(&context)?.clone(), user.id.clone());
-    let unsold = || ApiError::invalid("interval", format!("must be month: {} is not sold by the year", tier.as_str()));
+    let unsold = || ApiError::invalid("interval", format!("must be month: {} is not sold by the year", tier.word()));
     let wanted = billing.prices.sold(plan).ok_or_else(unsold)?;
     let provider = billing.clone();
     let fresh = context.random.hex::<16>();
     let step = async |key: Option<&str>| Ok(key.map_or(fresh, str::to_owned));
     let call = move |key: String| async move {
-        let page = checkout::open_page(&billing, &user, &wanted, &context.urls.frontend, &key).await?;
-        log::info!(user:% = user.id, tier = tier.as_str(), interval = plan.interval.as_str(); "the page of a plan was opened");
+        let page = checkout::open_page(&billing, &user, &wanted, &context.settings.urls.frontend, &key).await?;
+        log::info!(user:% = user.id, tier = tier.word(), interval = plan.interval.word(); "the page of a plan was opened");
         let (id, url) = match page {
             OpenedPage::Checkout(OpenedCheckout { id, url }) => (id, url),
             OpenedPage::Change(url) => (CHANGE.to_owned(), url),
@@ -144,17 +140,16 @@ pub async fn open_checkout(
 /// address admits anyone who has it, for a short time.
 #[utoipa::path(post, path = "/billing/portal", tag = "billing", security(("session" = [])), responses(
     (status = 200, body = PaymentPage),
-    (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`no_customer`: this user was never at the checkout, or the payment provider does not know them any more"),
-    (status = 502, body = Problem, content_type = "application/problem+json", description = "`payment_provider_refused`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`payments_disabled`; `payment_provider_unavailable`"),
+    (status = 409,
+        description = "`no_customer`: this user was never at the checkout, or the payment provider no longer knows them"),
+    (status = 502, description = "`payment_provider_refused`"),
+    (status = 503, description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
-pub async fn open_portal(
+pub async fn create_portal(
     SessionUser { user, .. }: SessionUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let url = checkout::open_portal(billing(&context)?, &user, &context.urls.frontend).await?;
+    let url = checkout::open_portal(billing(&context)?, &user, &context.settings.urls.frontend).await?;
     Ok(HttpResponse::Ok().json(PaymentPage { url }))
 }
 
@@ -164,10 +159,8 @@ pub async fn open_portal(
     request_body(content = Object, content_type = "application/json",
         example = json!({ "id": "evt_1", "type": "customer.subscription.updated", "data": { "object": { "id": "sub_1" } } })), responses(
     (status = 200, body = EventReceipt),
-    (status = 400, body = Problem, content_type = "application/problem+json",
-        description = "`invalid_signature`; `malformed_json`; `invalid_request`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`payments_disabled`; `unavailable`: nothing was stored"),
+    (status = 400, description = "`invalid_signature`; `malformed_json`; `invalid_request`"),
+    (status = 503, description = "`payments_disabled`; `unavailable`: nothing was stored"),
 ))]
 pub async fn webhook(
     req: HttpRequest,

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use actix_web::{HttpRequest, HttpResponse, http::header, web};
-use chrono::TimeDelta;
 use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::time::timeout;
@@ -31,16 +30,17 @@ use crate::{
 /// Plans with the prices at which they are sold.
 type PlanPrices = Vec<(Plan, ProviderPrice)>;
 
-/// Time for which clients get the same prices, also that they are not known.
-pub const PRICES_KEPT: TimeDelta = TimeDelta::minutes(1);
 /// Longest wait of a client for the payment provider.
 const PRICES_DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct ClientConfig {
+pub(in crate::api) struct ClientConfig {
     /// Version of the service.
     version: &'static str,
+    /// The hash of the bundled pages: one that is open and has another should be loaded again. Null: they are read from files.
+    #[schema(required)]
+    pages: Option<String>,
     urls: ClientUrls,
     features: Features,
     /// The smallest first.
@@ -69,6 +69,10 @@ struct Features {
     chat: bool,
     /// Tracked players are looked for, and aliases can be asked for.
     player_stats: bool,
+    /// The service registers for the game's pushes itself.
+    registrations: bool,
+    /// Pictures of players can be fetched from `/players/{platformId}/avatar`.
+    avatars: bool,
     /// Users are held to what their tier unlocks.
     tiers_enforced: bool,
 }
@@ -144,27 +148,11 @@ struct RelayLimits {
     (status = 304, description = "The client has it"),
 ))]
 pub async fn get(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let prices = match &context.billing {
+    let prices = match &context.services.billing {
         Some(billing) => known_prices(&context, billing).await?,
         None => Arc::default(),
     };
-    let urls = &context.urls;
-    let config = ClientConfig {
-        version: env!("CARGO_PKG_VERSION"),
-        urls: ClientUrls {
-            api: urls.base.to_string(),
-            relay: urls.relay.as_ref().map(ToString::to_string),
-            frontend: urls.frontend.to_string(),
-        },
-        features: Features {
-            payments: context.billing.is_some(),
-            chat: context.chat_bot.is_some(),
-            player_stats: context.tracking.is_some(),
-            tiers_enforced: context.enforce_tiers,
-        },
-        tiers: Tier::ALL.map(|tier| TierOffer::new(tier, &prices)).into(),
-        limits: ClientLimits::new(),
-    };
+    let config = ClientConfig::new(&context, &prices);
     let body = serde_json::to_vec(&config).map_err(|error| ApiError::Internal(error.into()))?;
     Ok(etags::json(&req, &sha256_hex(&body), Caching::Public, || body.clone().into()))
 }
@@ -185,7 +173,37 @@ async fn known_prices(context: &ApiContext, billing: &BillingContext) -> Result<
         });
         Ok(join_all(prices).await.into_iter().flatten().collect())
     };
-    context.plan_prices.get(&context.clock, ask).await
+    context.caches.plan_prices.get(&context.clock, ask).await
+}
+
+impl ClientConfig {
+    fn new(context: &ApiContext, prices: &PlanPrices) -> Self {
+        let urls = &context.settings.urls;
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            pages: context.settings.pages.hash().map(str::to_owned),
+            urls: ClientUrls {
+                api: urls.base.to_string(),
+                relay: urls.relay.as_ref().map(ToString::to_string),
+                frontend: urls.frontend.to_string(),
+            },
+            features: Features {
+                payments: context.services.billing.is_some(),
+                chat: context.services.chat_bot.is_some(),
+                player_stats: context.services.tracking.is_some(),
+                registrations: context.services.registrar.is_some(),
+                avatars: context.services.identity.has_profiles(),
+                tiers_enforced: context.settings.enforce_tiers,
+            },
+            tiers: Tier::ALL.map(|tier| TierOffer::new(tier, prices)).into(),
+            limits: ClientLimits::new(),
+        }
+    }
+
+    /// Without prices, for which the payment provider would have to be asked.
+    pub fn without_prices(context: &ApiContext) -> Self {
+        Self::new(context, &PlanPrices::new())
+    }
 }
 
 impl TierOffer {
@@ -235,7 +253,7 @@ impl ClientLimits {
     (status = 304, description = "The client has it"),
 ))]
 pub async fn relay_schema(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResponse {
-    let schema = &context.relay_schema;
+    let schema = &context.settings.relay_schema;
     let mut answer = etags::json(&req, &sha256_hex(schema), Caching::Public, || schema.clone());
     if answer.status().is_success() {
         answer.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/schema+json"));

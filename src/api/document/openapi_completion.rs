@@ -17,6 +17,7 @@ use crate::{
     domain::{
         problem::{self, ProblemCode},
         word_lists,
+        world_event::EventKind,
     },
 };
 
@@ -80,7 +81,7 @@ pub fn complete(document: &mut Value) {
 }
 
 /// Formats of ours, as patterns that any validator reads.
-const FORMATS: [(&str, &str); 17] = [
+const FORMATS: [(&str, &str); 16] = [
     // A time, or the cursor of a page.
     (
         "before",
@@ -94,10 +95,6 @@ const FORMATS: [(&str, &str); 17] = [
     ),
     // The `next` of a page.
     ("cursor", r"^[0-9]{1,16}\.[^\x00-\x1F\x7F-\x9F]*$"),
-    (
-        "event-kinds",
-        "^((cargo|heli|chinook|crate|oilrig|vendor|explosion|death|raid|login|logout|team|wipe|shop|device|gap|chat)(,(cargo|heli|chinook|crate|oilrig|vendor|explosion|death|raid|login|logout|team|wipe|shop|device|gap|chat))*)?$",
-    ),
     ("shortname", "^[a-z0-9._-]([a-z0-9._ -]*[a-z0-9._-])?$"),
     // No control characters but line breaks and tabs.
     ("text", r"^[^\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]*$"),
@@ -137,8 +134,8 @@ const INTEGERS: [(&str, i64, u64); 2] = [("int32-digits", -2_147_483_648, 2_147_
 
 /// Bodies in which exactly one of two fields is given.
 const ONE_OF_TWO: [(&str, [&str; 2]); 3] = [
-    ("NewRefund", ["chargeId", "paymentIntentId"]),
-    ("NewDevice", ["entityId", "cameraId"]),
+    ("CreateRefund", ["chargeId", "paymentIntentId"]),
+    ("CreateDevice", ["entityId", "cameraId"]),
     ("AcceptedInvite", ["token", "id"]),
 ];
 
@@ -155,14 +152,14 @@ fn relations() -> [(&'static str, Value); 3] {
         ] }),
         ),
         (
-            "NewGuest",
+            "CreateGuest",
             json!({ "oneOf": [
             { "required": ["platformId"], "properties": { "platformId": string, "link": { "type": "boolean", "enum": [false] } } },
             { "required": ["link"], "properties": { "platformId": nothing, "link": { "type": "boolean", "enum": [true] } } },
         ] }),
         ),
         (
-            "DeviceEdit",
+            "UpdateDevice",
             json!({
                 "dependentRequired": { "x": ["y"], "y": ["x"] },
                 "oneOf": [
@@ -198,13 +195,20 @@ fn request_schemas(document: &Value) -> BTreeSet<String> {
     found
 }
 
+/// The pattern of a format of ours.
+fn pattern(format: &str) -> Option<String> {
+    if format == "event-kinds" {
+        let kinds = EventKind::WORDS.join("|");
+        return Some(format!("^(({kinds})(,({kinds}))*)?$"));
+    }
+    FORMATS.iter().find(|(name, _)| *name == format).map(|(_, pattern)| (*pattern).to_owned())
+}
+
 /// Puts the pattern of a format of ours in its place, at any depth.
 fn write_patterns(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
-            let pattern = object
-                .get("format")
-                .and_then(|format| FORMATS.iter().find(|(name, _)| format == name).map(|(_, pattern)| *pattern));
+            let pattern = object.get("format").and_then(Value::as_str).and_then(pattern);
             if let Some(pattern) = pattern {
                 if let Some((_, least, most)) = INTEGERS.iter().find(|(name, ..)| object["format"] == *name) {
                     let kinds = if object["type"].is_array() {
@@ -382,8 +386,13 @@ fn usual(status: u16) -> Option<&'static ProblemCode> {
 
 /// Codes of the failures that any operation of this kind may have.
 fn shared(method: &str, path: &str, operation: &Value) -> Vec<&'static ProblemCode> {
-    let mut codes =
-        vec![&problem::RATE_LIMITED, &problem::TOO_MANY_CONNECTIONS, &problem::INTERNAL_ERROR, &problem::UNAVAILABLE];
+    let mut codes = vec![
+        &problem::RATE_LIMITED,
+        &problem::TOO_MANY_CONNECTIONS,
+        &problem::INTERNAL_ERROR,
+        &problem::UNREADABLE_ROW,
+        &problem::UNAVAILABLE,
+    ];
     if operation["security"].as_array().is_some_and(|schemes| !schemes.is_empty()) {
         codes.push(&problem::UNAUTHENTICATED);
     }
@@ -440,10 +449,10 @@ fn problem_example(known: &ProblemCode) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{game_address::GameAddress, preference, shop::VendorId, world_event::EventKind};
+    use crate::domain::{game_address::GameAddress, preference, shop::VendorId};
 
     fn matches(format: &str, text: &str) -> bool {
-        let (_, pattern) = FORMATS.iter().find(|(name, _)| *name == format).unwrap();
+        let pattern = pattern(format).unwrap();
         jsonschema::draft202012::new(&json!({ "pattern": pattern })).unwrap().is_valid(&text.into())
     }
 
@@ -455,7 +464,7 @@ mod tests {
         for host in ["", "a..b", "a b", "host:28083", "256.1.1.1", "eCbf4:20dDB:", "1::2::3", "1:2:3:4:5:6:7", ":"] {
             assert!(GameAddress::parse(host).is_none() && !matches("host", host), "{host}");
         }
-        let words = EventKind::ALL.map(EventKind::word);
+        let words = EventKind::WORDS;
         assert!(words.iter().all(|word| matches("event-kinds", word)) && matches("event-kinds", &words.join(",")));
         assert!(!matches("event-kinds", "cargo,ufo"));
         for tag in ["de", "de-CH", "zh-Hant-TW"] {

@@ -1,0 +1,87 @@
+//! The page behind the link in a message about an alarm: one button, which acknowledges. A look alone changes nothing,
+//! because chat platforms and scanners of mail open every link.
+
+use actix_web::{HttpResponse, web};
+use chrono::TimeDelta;
+use maud::{Markup, html};
+
+use crate::{
+    api::{
+        answer::{error::ApiError, page},
+        context::ApiContext,
+    },
+    db::{
+        access,
+        engine::pool::Db,
+        incidents::{self, StoredIncident},
+    },
+    domain::{
+        ids::{ServerId, UserId},
+        plain_text::plain_text,
+    },
+    relay::hub::AcknowledgeRaid,
+};
+
+/// Life of a link.
+const LIFE: TimeDelta = TimeDelta::hours(24);
+/// Characters of a name.
+const NAME_CHARACTERS: usize = 100;
+
+/// The alarm of a link.
+struct LinkedAlarm {
+    user: UserId,
+    server: ServerId,
+    incident: StoredIncident,
+}
+
+/// The alarm, as long as the link is good and its user may watch the server.
+async fn linked(context: &ApiContext, token: &str) -> Result<LinkedAlarm, ApiError> {
+    let (incident, user) = context.services.channels.links.read(token).ok_or(ApiError::NotFound)?;
+    let now = context.clock.now();
+    let find = move |db: &mut Db| {
+        // A part's link is good for the whole, also where this user has no notice of the whole.
+        let whole = incidents::whole(db, &incident)?.filter(|(stored, _)| stored.incident.first_at + LIFE > now);
+        let Some((incident, server)) = whole else { return Ok(None) };
+        Ok(access::may_watch(db, &user, &server)?.then_some(LinkedAlarm { user, server, incident }))
+    };
+    context.pool.read(find).await?.ok_or(ApiError::NotFound)
+}
+
+fn shown(alarm: &LinkedAlarm, context: &ApiContext) -> HttpResponse {
+    let facts = &alarm.incident.incident;
+    let name = plain_text(&facts.alarm_name, NAME_CHARACTERS);
+    let content: Markup = match facts.acks.get(&alarm.user) {
+        Some(_) => html! { p { "You have acknowledged this alarm. It wakes you no more; others still are." } },
+        None => html! {
+            p {
+                @if facts.drill { "A drill: nothing happens in the game. " }
+                @if facts.count == 1 { "It went off at " } @else { "It went off " (facts.count) " times since " }
+                (facts.first_at.format("%H:%M UTC")) "."
+            }
+            form method="post" { button type="submit" { "Acknowledge" } }
+        },
+    };
+    let title = if facts.place.grid.is_empty() { name } else { format!("{name}, {}", facts.place.grid) };
+    let ways = [("Dashboard", context.settings.urls.frontend.at("/"))];
+    page::answer_with_form(page::notice(&title, &content, &ways, &html! {}))
+}
+
+/// A page with a button that acknowledges the alarm of a message, for the user who got it. Good for a day, without
+/// a session.
+#[utoipa::path(get, path = "/a/{token}", tag = "pages", params(("token" = String, Path)),
+    responses((status = 200, content_type = "text/html")))]
+pub async fn ack_page(path: web::Path<String>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    Ok(shown(&linked(&context, &path).await?, &context))
+}
+
+/// Acknowledges the alarm of a message.
+#[utoipa::path(post, path = "/a/{token}", tag = "pages", params(("token" = String, Path)),
+    responses((status = 200, content_type = "text/html")))]
+pub async fn acknowledge(path: web::Path<String>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let LinkedAlarm { user, server, incident } = linked(&context, &path).await?;
+    let message = AcknowledgeRaid { server: server.clone(), user: user.clone(), incident: incident.id };
+    let acknowledged =
+        context.services.hub.send(message).await.map_err(|error| ApiError::Unavailable(Box::new(error)))?;
+    let incident = acknowledged.map_err(|_| ApiError::Unavailable("the acknowledgement was not stored".into()))?;
+    Ok(shown(&LinkedAlarm { user, server, incident }, &context))
+}
