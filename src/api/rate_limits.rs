@@ -3,6 +3,7 @@
 use std::{
     hash::Hash,
     net::{IpAddr, Ipv6Addr},
+    num::NonZeroU32,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -13,12 +14,13 @@ use crate::{
     api::answer::{error::ApiError, request_log_fields::RequestLogFields},
     clock::Clock,
     domain::{
-        client_address::{TrustedProxies, household},
+        client_address::{TrustedProxies, client_network},
         guessing::{self, AT_HOME, Ceiling, EVERYWHERE, Guess, GuessLimits, WRONG_PER_ADDRESS},
         ids::{ApiTokenId, UserId},
         limits::{
-            ALIASES_PER_USER, CAMERA_FRAMES_PER_USER, CHAT_LINES_PER_USER, EXPORTS_PER_USER, NEW_GAME_SERVERS_PER_USER,
-            REQUESTS_PER_ADDRESS, REQUESTS_PER_TOKEN, REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS,
+            ALIASES_PER_USER, CAMERA_FRAMES_PER_USER, CHANNEL_TEST_SPAN, CHANNEL_TESTS_PER_USER, CHAT_LINES_PER_USER,
+            DRILL_SPAN, DRILLS_PER_USER, EXPORTS_PER_USER, NEW_GAME_SERVERS_PER_USER, REGISTRATION_SPAN,
+            REGISTRATIONS_PER_USER, REQUESTS_PER_ADDRESS, REQUESTS_PER_TOKEN, REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS,
         },
         time::Moment,
     },
@@ -44,12 +46,17 @@ const CAMERA_FRAME: LimitClass = per_minute("camera-frame", LimitKey::User, CAME
 const CHAT_LINE: LimitClass = per_minute("chat-line", LimitKey::User, CHAT_LINES_PER_USER);
 const EXPORT: LimitClass = per_minute("export", LimitKey::User, EXPORTS_PER_USER);
 const NEW_GAME_SERVERS: LimitClass = per_minute("new-game-servers", LimitKey::User, NEW_GAME_SERVERS_PER_USER);
+const REGISTRATION: LimitClass =
+    LimitClass { name: "registration", key: LimitKey::User, burst: REGISTRATIONS_PER_USER, window: REGISTRATION_SPAN };
+const CHANNEL_TEST: LimitClass =
+    LimitClass { name: "channel-test", key: LimitKey::User, burst: CHANNEL_TESTS_PER_USER, window: CHANNEL_TEST_SPAN };
+const DRILL: LimitClass = LimitClass { name: "drill", key: LimitKey::User, burst: DRILLS_PER_USER, window: DRILL_SPAN };
 const PAIRING: LimitClass = wrong_guesses("pairing");
 const INVITES: LimitClass = wrong_guesses("invites");
 const CHAT_CODES: LimitClass = wrong_guesses("chat-codes");
 
 /// Every class; docs/api.md has the same table.
-pub const CLASSES: [LimitClass; 14] = [
+pub const CLASSES: [LimitClass; 17] = [
     ADDRESS,
     PROBE,
     SIGN_IN,
@@ -61,6 +68,9 @@ pub const CLASSES: [LimitClass; 14] = [
     TOGGLE,
     EXPORT,
     NEW_GAME_SERVERS,
+    REGISTRATION,
+    CHANNEL_TEST,
+    DRILL,
     PAIRING,
     INVITES,
     CHAT_CODES,
@@ -95,6 +105,9 @@ pub struct RateLimits {
     chat_line: RequestBudgets<UserId>,
     toggle: ToggleBudgets,
     export: RequestBudgets<UserId>,
+    registration: RequestBudgets<UserId>,
+    channel_test: RequestBudgets<UserId>,
+    drill: RequestBudgets<UserId>,
 }
 
 impl RateLimits {
@@ -116,6 +129,9 @@ impl RateLimits {
             chat_line: RequestBudgets::new(CHAT_LINE, clock),
             toggle,
             export: RequestBudgets::new(EXPORT, clock),
+            registration: RequestBudgets::new(REGISTRATION, clock),
+            channel_test: RequestBudgets::new(CHANNEL_TEST, clock),
+            drill: RequestBudgets::new(DRILL, clock),
         }
     }
 
@@ -126,12 +142,12 @@ impl RateLimits {
             "/health/db" | "/ready" | "/status" | "/metrics" => &self.probe,
             _ => &self.address,
         };
-        noted(policy, &RequestLogFields::of(req), &self.household(req))
+        noted(policy, &RequestLogFields::of(req), &self.client_network(req))
     }
 
     /// Takes one request to a sign-in route.
     pub fn take_sign_in(&self, req: &HttpRequest) -> Result<(), ApiError> {
-        noted(&self.sign_in, &RequestLogFields::of(req), &self.household(req))
+        noted(&self.sign_in, &RequestLogFields::of(req), &self.client_network(req))
     }
 
     /// Takes one request of this user.
@@ -149,6 +165,21 @@ impl RateLimits {
         noted(&self.export, &RequestLogFields::of(req), user)
     }
 
+    /// Takes one step of this user in a registration, which makes the service call others.
+    pub fn take_registration(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
+        noted(&self.registration, &RequestLogFields::of(req), user)
+    }
+
+    /// Takes one test of a channel by this user.
+    pub fn take_channel_test(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
+        noted(&self.channel_test, &RequestLogFields::of(req), user)
+    }
+
+    /// Takes one drill of this user.
+    pub fn take_drill(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
+        noted(&self.drill, &RequestLogFields::of(req), user)
+    }
+
     /// Takes one question of this user for the aliases of a player.
     pub fn take_aliases(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
         noted(&self.aliases, &RequestLogFields::of(req), user)
@@ -162,6 +193,14 @@ impl RateLimits {
     /// Takes one toggle of a smart switch by this user.
     pub fn take_toggle(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
         noted(&self.toggle, &RequestLogFields::of(req), user)
+    }
+
+    /// Takes a toggle for each switch of a group, or nothing if there is no budget for all.
+    pub fn take_toggles(&self, req: &HttpRequest, user: &UserId, count: u32) -> Result<(), ApiError> {
+        let Some(count) = NonZeroU32::new(count) else { return Ok(()) };
+        let left = self.toggle.take_many(user, count).map_err(ApiError::RateLimited)?;
+        RequestLogFields::of(req).limits.borrow_mut().push(left);
+        Ok(())
     }
 
     /// Takes one line of this user for a team's chat.
@@ -181,7 +220,7 @@ impl RateLimits {
 
     /// Pays for one guess, before it is looked up. Fails after too many wrong ones from its networks.
     pub fn begin_guess(&self, what: Guessed, req: &HttpRequest, now: Moment) -> Result<Guess, ApiError> {
-        let address = self.household(req);
+        let address = self.client_network(req);
         self.guesses(what).begin(address, now).map_err(|retry_after| guess_refused(what, retry_after))
     }
 
@@ -196,15 +235,25 @@ impl RateLimits {
         guessed.into_iter().for_each(|what| self.guesses(what).forget_old(now));
         [&self.address, &self.probe, &self.sign_in].into_iter().for_each(RequestBudgets::forget_idle);
         self.token.forget_idle();
-        [&self.user, &self.camera_frame, &self.chat_line, &*self.toggle, &self.aliases, &self.export]
-            .into_iter()
-            .for_each(RequestBudgets::forget_idle);
+        [
+            &self.user,
+            &self.camera_frame,
+            &self.chat_line,
+            &*self.toggle,
+            &self.aliases,
+            &self.export,
+            &self.registration,
+            &self.channel_test,
+            &self.drill,
+        ]
+        .into_iter()
+        .for_each(RequestBudgets::forget_idle);
     }
 
     /// Address by which the client shares budgets. Over a Unix socket there is none: all such clients share one budget.
-    pub fn household(&self, req: &HttpRequest) -> IpAddr {
+    pub fn client_network(&self, req: &HttpRequest) -> IpAddr {
         let peer = req.peer_addr().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |peer| peer.ip());
-        household(self.proxies.client(peer, forwarded_for(req.headers())))
+        client_network(self.proxies.client(peer, forwarded_for(req.headers())))
     }
 }
 

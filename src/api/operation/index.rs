@@ -1,4 +1,4 @@
-//! The page at the root, where a browser arrives after sign-in when no dashboard is configured.
+//! The page at the root, where the dashboard is another front end.
 
 use actix_web::HttpResponse;
 use maud::html;
@@ -6,8 +6,7 @@ use maud::html;
 use crate::api::answer::page::{answer, whole};
 
 /// A page with links into the API.
-#[utoipa::path(get, path = "/", tag = "health", responses((status = 200, content_type = "text/html")))]
-pub async fn index() -> HttpResponse {
+pub fn index() -> HttpResponse {
     let content = html! {
         h1 { "companion" }
         p { "This is the HTTP API of a companion service: it watches paired game servers and streams them to dashboards." }

@@ -19,22 +19,26 @@ use tokio::time::timeout;
 use crate::{
     api::{
         account::sign_in,
-        answer::error::ApiError,
+        answer::error::{ApiError, Problem},
         context::{ACTOR_DEADLINE, ApiContext},
         middleware::route_class,
         operation::{
             process_metrics,
-            status::{COMMIT, VERSION},
+            version::{COMMIT, VERSION},
         },
         rate_limits::CLASSES,
     },
     billing::sync::EventOutcome,
+    channels::figures,
     config::Environment,
     crypto::digest::sha256_hex,
     db::{
         alarms::{self, Tally},
+        channels,
         engine::pool::{Db, PoolLoad},
-        incidents, journal, last_backup, paired_servers, push_credentials,
+        incidents, journal, last_backup,
+        notices::{self, WaitingNotices},
+        paired_servers, push_credentials, push_registrations,
     },
     domain::{payment::ReportKind, problem, time::Timestamp},
     net::{neighbour, refusals, unread_forwarding},
@@ -73,7 +77,8 @@ pub fn recorder() -> Option<&'static PrometheusHandle> {
 fn install() -> Option<PrometheusHandle> {
     let histograms =
         [("companion_raid_latency_seconds", &RAID_LATENCY[..]), ("companion_database_wait_seconds", &DATABASE_WAIT)];
-    let histograms = histograms.into_iter().chain([(route_class::SECONDS, &HTTP_SECONDS[..])]);
+    let by_label = [(route_class::SECONDS, &HTTP_SECONDS[..]), (figures::SECONDS, &figures::SECONDS_BUCKETS)];
+    let histograms = histograms.into_iter().chain(by_label);
     let mut builder = PrometheusBuilder::new();
     for (name, buckets) in histograms.clone() {
         builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets).ok()?;
@@ -85,10 +90,12 @@ fn install() -> Option<PrometheusHandle> {
     sign_in::describe();
     unread_forwarding::describe();
     neighbour::describe();
+    figures::describe();
     let connections = [problem::UNAVAILABLE.code, problem::TOO_MANY_CONNECTIONS.code];
     refusals::describe(&NOTABLE, &connections, problem::RATE_LIMITED.code, CLASSES.iter().map(|class| class.name));
     // An event that has not happened yet is 0, not absent: a rate needs the 0 before the first one.
-    histograms.filter(|(name, _)| *name != route_class::SECONDS).for_each(|(name, _)| drop(metrics::histogram!(name)));
+    let of_one = histograms.filter(|(name, _)| by_label.iter().all(|(labelled, _)| labelled != name));
+    of_one.for_each(|(name, _)| drop(metrics::histogram!(name)));
     counter!("companion_alarms_kept_nowhere_total").absolute(0);
     for reason in FAULTS {
         counter!("companion_push_dead_letters_total", "reason" => reason).absolute(0);
@@ -98,10 +105,13 @@ fn install() -> Option<PrometheusHandle> {
         counter!("companion_payment_events_total", "outcome" => outcome).absolute(0);
     }
     for kind in ReportKind::ALL {
-        counter!("companion_payment_reports_total", "kind" => kind.as_str()).absolute(0);
+        counter!("companion_payment_reports_total", "kind" => kind.word()).absolute(0);
     }
     gauge!("companion_payment_customers_to_end").set(0.0);
     gauge!("companion_sealed_secrets_waiting").set(0.0);
+    gauge!("companion_rows_unreadable").set(0.0);
+    gauge!("companion_clock_behind_seconds").set(0.0);
+    gauge!("companion_identity_provider_up").set(1.0);
     gauge!("companion_serving").set(1.0);
     gauge!("companion_build_info", "version" => VERSION, "commit" => COMMIT).set(1.0);
     Some(recorder)
@@ -130,8 +140,12 @@ fn describe() {
     describe_gauge!("companion_alarms_refused_bytes", "Size of alarms.refused, where alarms are that no database took.");
     describe_counter!("companion_alarms_kept_nowhere_total", "Alarms that neither the database nor the journal took in time.");
     describe_gauge!("companion_incidents", "Incidents in the ledger, by state.");
-    describe_gauge!("companion_incidents_oldest_unheard_seconds", "Age of the oldest incident that nobody heard of; 0 if there is none.");
-    describe_gauge!("companion_database_up", "1 while the database takes what is written.");
+    describe_gauge!("companion_channel_messages_waiting", "Messages of channels that are queued or tried again.");
+    describe_gauge!("companion_channel_messages_oldest_seconds", "Age of the oldest of them; 0 if there is none.");
+    describe_gauge!("companion_channel_overdue_seconds", "For how long a step of a user's rules, or the first attempt of a message, has waited to be made; 0 if none is due.");
+    describe_gauge!("companion_incidents_oldest_unheard_seconds", "Age of the oldest incident that no one heard of; 0 if there is none.");
+    describe_gauge!("companion_database_up", "1 while the database takes what is written, and alarms, and answers signed-in requests.");
+    describe_gauge!("companion_database_intact", "1; 0 while the database is damaged, or its log was removed.");
     describe_gauge!("companion_database_connections", "Connections to the database: open ones, and those that run a query.");
     describe_gauge!("companion_database_queries_waiting", "Queries that wait for a connection.");
     describe_histogram!("companion_database_wait_seconds", "How long queries waited for a connection.");
@@ -139,10 +153,13 @@ fn describe() {
     describe_gauge!("companion_disk_free_bytes", "Free bytes where the data directory is.");
     describe_gauge!("companion_sealed_secrets_older", "Stored secrets that an older key sealed; 0 when a rotation is done.");
     describe_gauge!("companion_sealed_secrets_waiting", "Stored secrets that cannot be opened with the keys that are set.");
+    describe_gauge!("companion_rows_unreadable", "Rows of the database that cannot be read, as of the last hour.");
+    describe_gauge!("companion_clock_behind_seconds", "How far the machine's clock is behind the identity provider's, below 0 ahead of it, as of the last minute; 0 while it is not known.");
+    describe_gauge!("companion_identity_provider_up", "1 while the identity provider answers, as of the last minute: users can sign in.");
     describe_counter!("companion_push_ignored_total", "Pushes that are not for this service, by reason.");
     describe_counter!("companion_push_dead_letters_total", "Pushes that could not be handled and were set aside, by reason.");
     describe_counter!("companion_payment_events_total", "Events of the payment provider, by outcome.");
-    describe_gauge!("companion_payment_customers_to_end", "Customers of users who are gone, for whom something may still run at the payment provider.");
+    describe_gauge!("companion_payment_customers_to_end", "Customers of erased users, for which something may still run at the payment provider.");
     describe_counter!("companion_payment_reports_total", "Charges at which an admin has to look, by kind.");
     describe_gauge!("companion_payment_events_parked", "Payment events that wait because something about them is unknown.");
     describe_counter!("companion_player_stats_requests_total", "Requests to the player-statistics service, by whether the budget paid for them.");
@@ -169,8 +186,8 @@ pub async fn upkeep() {
 /// nothing. For `Resource::guard`.
 pub fn is_offered(request: &GuardContext<'_>) -> bool {
     let Some(context) = request.app_data::<web::Data<ApiContext>>() else { return false };
-    let by_token = context.metrics_token.is_some();
-    if !by_token && context.environment == Environment::Production {
+    let by_token = context.settings.metrics_token.is_some();
+    if !by_token && context.settings.environment == Environment::Production {
         return false;
     }
     let peer = request.head().peer_addr;
@@ -194,6 +211,7 @@ struct StoredFigures {
     tally: Tally,
     incidents: Vec<(&'static str, i64)>,
     oldest_unheard: Option<Timestamp>,
+    waiting_messages: WaitingNotices,
     older_secrets: i64,
 }
 
@@ -201,28 +219,31 @@ struct StoredFigures {
 /// development and from this machine only, otherwise there is no such route.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
     (status = 200, content_type = "text/plain"),
-    (status = 401, body = crate::api::answer::error::Problem, content_type = "application/problem+json"),
-    (status = 404, body = crate::api::answer::error::Problem, content_type = "application/problem+json",
-        description = "`not_found`: no token is set"),
+    (status = 404, description = "`not_found`: no token is set"),
+    (status = 401, body = Problem, content_type = "application/problem+json", description = "`unauthenticated`"),
 ))]
 pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    if let Some(token) = &context.metrics_token
+    if let Some(token) = &context.settings.metrics_token
         && !brings(request.headers(), token)
     {
         return Err(ApiError::Unauthenticated);
     }
     let recorder = recorder().ok_or(ApiError::NotFound)?;
-    let key_version = context.vault.key_version();
+    let key_version = context.keys.vault.key_version();
     let read = move |db: &mut Db| {
         let older_bundles = push_credentials::count_older(db, key_version)?;
         Ok(StoredFigures {
             tally: alarms::tally(db)?,
             incidents: incidents::tally(db)?,
             oldest_unheard: incidents::oldest_unheard(db)?,
-            older_secrets: older_bundles + paired_servers::count_older(db, key_version)?,
+            waiting_messages: notices::waiting(db)?,
+            older_secrets: older_bundles
+                + paired_servers::count_older(db, key_version)?
+                + push_registrations::count_older(db, key_version)?
+                + channels::count_older(db, key_version)?,
         })
     };
-    let (started_at, data_dir) = (context.started_at, context.data_dir.clone());
+    let (started_at, data_dir) = (context.health.started_at, context.settings.data_dir.clone());
     // A part that does not answer keeps its last values, and nothing else waits for it.
     let (missing, written, links, push, stored, files, _) = tokio::join!(
         context.not_ready(),
@@ -242,9 +263,9 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     if let Some(refused) = refused {
         gauge!("companion_alarms_refused_bytes").set(refused as f64);
     }
-    report_sent(&context.relay_health.sent.totals());
+    report_sent(&context.health.relay_health.sent.totals());
     gauge!("companion_relay_connections").set(context.sockets() as f64);
-    let (open, limit) = context.connections.load();
+    let (open, limit) = context.limits.connections.load();
     gauge!("companion_client_connections").set(open as f64);
     gauge!("companion_client_connections_limit").set(limit as f64);
     if let Ok(links) = links {
@@ -261,12 +282,13 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     report_states("companion_database_connections", &[("open", open), ("busy", busy)]);
     gauge!("companion_database_queries_waiting").set(waiting as f64);
     if let Ok(written) = written {
-        gauge!("companion_database_up").set(f64::from(written.database.is_ok()));
+        gauge!("companion_database_up").set(f64::from(written.serves() && written.ledger.is_ok()));
+        gauge!("companion_database_intact").set(f64::from(context.is_intact(&written)));
         if let Some(free) = written.free {
             gauge!("companion_disk_free_bytes").set(free as f64);
         }
     }
-    let waited = context.journal.oldest_wait().unwrap_or_default().as_secs_f64();
+    let waited = context.health.journal.oldest_wait().unwrap_or_default().as_secs_f64();
     match stored {
         Ok(Ok(stored)) => report_stored(stored, waited, context.clock.now()),
         _ => gauge!("companion_alarms_oldest_unfinished_seconds").set(waited),
@@ -287,7 +309,7 @@ fn report_sent(totals: &SendTotals) {
 }
 
 fn report_stored(stored: StoredFigures, waited: f64, now: Timestamp) {
-    let StoredFigures { tally, incidents, oldest_unheard, older_secrets } = stored;
+    let StoredFigures { tally, incidents, oldest_unheard, waiting_messages, older_secrets } = stored;
     for (state, count) in tally.counts {
         gauge!("companion_alarms", "state" => state).set(count as f64);
     }
@@ -297,6 +319,9 @@ fn report_stored(stored: StoredFigures, waited: f64, now: Timestamp) {
     let age = |since: Option<Timestamp>| since.map_or(0.0, |since| (now - since).num_milliseconds() as f64 / 1_000.0);
     gauge!("companion_alarms_oldest_unfinished_seconds").set(age(tally.oldest_unfinished).max(waited));
     gauge!("companion_incidents_oldest_unheard_seconds").set(age(oldest_unheard));
+    gauge!("companion_channel_messages_waiting").set(waiting_messages.messages as f64);
+    gauge!("companion_channel_messages_oldest_seconds").set(age(waiting_messages.oldest));
+    gauge!("companion_channel_overdue_seconds").set(age(waiting_messages.due_since).max(0.0));
     gauge!("companion_sealed_secrets_older").set(older_secrets as f64);
 }
 

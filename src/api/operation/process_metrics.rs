@@ -14,12 +14,11 @@ const TICKS: f64 = 100.0;
 pub fn report(started_at: Timestamp) {
     gauge!("process_start_time_seconds").set(started_at.timestamp_millis() as f64 / 1_000.0);
     let seconds = fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_seconds(&stat));
-    let memory = fs::read_to_string("/proc/self/status").ok().and_then(|status| resident_bytes(&status));
     if let Some(seconds) = seconds {
         counter!("process_cpu_seconds_total").absolute(seconds as u64);
     }
-    if let Some(bytes) = memory {
-        gauge!("process_resident_memory_bytes").set(bytes);
+    if let Some(bytes) = resident_bytes() {
+        gauge!("process_resident_memory_bytes").set(bytes as f64);
     }
     if let Ok(files) = fs::read_dir("/proc/self/fd") {
         gauge!("process_open_fds").set(files.count() as f64);
@@ -34,9 +33,14 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some((ticks()? + ticks()?) / TICKS)
 }
 
-fn resident_bytes(status: &str) -> Option<f64> {
+/// Bytes of memory that the process has now. Blocks.
+pub fn resident_bytes() -> Option<u64> {
+    fs::read_to_string("/proc/self/status").ok().and_then(|status| resident_in(&status))
+}
+
+fn resident_in(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok().map(|kilobytes| kilobytes * 1_024.0)
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1_024)
 }
 
 #[cfg(test)]
@@ -47,7 +51,7 @@ mod tests {
     fn what_the_kernel_says_is_read() {
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 1000 1 2 3";
         assert_eq!(cpu_seconds(stat), Some(3.0));
-        assert_eq!(resident_bytes("Name:\ta\nVmRSS:\t    2048 kB\nVmData: 1 kB\n"), Some(2_097_152.0));
-        assert_eq!((cpu_seconds("7 (a) S"), resident_bytes("")), (None, None));
+        assert_eq!(resident_in("Name:\ta\nVmRSS:\t    2048 kB\nVmData: 1 kB\n"), Some(2_097_152));
+        assert_eq!((cpu_seconds("7 (a) S"), resident_in("")), (None, None));
     }
 }

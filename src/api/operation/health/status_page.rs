@@ -16,23 +16,15 @@ use crate::{
     api::{
         answer::{
             error::ApiError,
-            page::{answer, whole},
+            page::{self, answer, whole},
         },
-        caches::own_state::{OwnState, mostly_unreachable},
+        caches::service_health::{ServiceHealth, links_are_down, push_is_down},
         context::ApiContext,
+        operation::version::{COMMIT, VERSION},
     },
-    domain::time::{self, Timestamp},
+    domain::time::Timestamp,
 };
 
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Commit of the source, or `unknown`.
-pub const COMMIT: &str = env!("COMPANION_COMMIT");
-
-/// The text of `--version`.
-pub const VERSION_AND_COMMIT: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("COMPANION_COMMIT"), ")");
-
-/// From this many unreachable links on, they are more than game servers that happen to be down.
-const LINKS_DOWN: usize = 3;
 /// Seconds after which a browser asks again.
 const RENEWED_AFTER: u16 = 15;
 
@@ -44,17 +36,19 @@ pub struct ServiceState {
     version: &'static str,
     /// Commit of the source it was built from, or `unknown`.
     commit: &'static str,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     started_at: Timestamp,
     /// Seconds since start.
     uptime: u64,
-    /// The database takes what is written.
+    /// The database takes what is written, and answers signed-in requests.
     database: bool,
+    /// `false`: the database is damaged, or its log was removed. The operator has to restore a backup, or to restart.
+    database_intact: bool,
     /// The data directory has room, and takes files.
     disk: bool,
-    /// No alarm has waited for the database for more than a minute.
+    /// The database takes alarms, and none has waited for it for more than a minute.
     alarms_stored: bool,
+    /// The identity provider answers: users can sign in.
+    sign_in: bool,
     /// Number of links to game servers in each state; absent while they do not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     links: Option<BTreeMap<&'static str, usize>>,
@@ -68,9 +62,9 @@ pub struct ServiceState {
     unnamed_proxy: bool,
     /// Stored credentials that do not open with the service's keys.
     unreadable_secrets: usize,
+    /// Rows of the database that cannot be read.
+    unreadable_rows: usize,
     /// The hour in which an alarm was last delivered. Not the minute: raiders have no use for it then.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     last_alarm_delivered_at: Option<Timestamp>,
 }
 
@@ -84,12 +78,20 @@ enum OverallState {
 }
 
 impl ServiceState {
-    fn new(own: &OwnState, started_at: Timestamp, uptime: u64) -> Self {
-        let (database, disk) = (own.written.database.is_ok(), own.written.has_room() && own.written.directory.is_ok());
-        let alarms_stored = own.overdue_alarm.is_none();
-        let links = own.links.as_ref().is_some_and(|links| !mostly_unreachable(&links.by_state, LINKS_DOWN));
-        let push = own.push.is_some_and(|push| !mostly_unreachable(&push, 1));
-        let works = database && disk && alarms_stored && links && push && own.unreadable_secrets == 0;
+    fn new(own: &ServiceHealth, started_at: Timestamp, uptime: u64) -> Self {
+        let (database, disk) = (own.written.serves(), own.written.has_room() && own.written.directory.is_ok());
+        let alarms_stored = database && own.written.ledger.is_ok() && own.overdue_alarm.is_none();
+        let links = own.links.as_ref().is_some_and(|links| !links_are_down(links));
+        let push = own.push.as_ref().is_some_and(|push| !push_is_down(push));
+        let works = database
+            && own.intact
+            && disk
+            && alarms_stored
+            && links
+            && push
+            && own.identity_provider
+            && own.unreadable_secrets == 0
+            && own.unreadable_rows == 0;
         let state = match (own.stopping, works) {
             (true, _) => OverallState::Stopping,
             (false, true) => OverallState::Ok,
@@ -102,14 +104,20 @@ impl ServiceState {
             started_at,
             uptime,
             database,
+            database_intact: own.intact,
             disk,
             alarms_stored,
+            sign_in: own.identity_provider,
             links: own.links.as_ref().map(|links| links.by_state.into_iter().collect()),
             push: own.push.map(|push| push.into_iter().collect()),
             sockets: own.sockets,
             unnamed_proxy: own.unnamed_proxy,
             unreadable_secrets: own.unreadable_secrets,
-            last_alarm_delivered_at: own.last_alarm.and_then(|at| at.duration_trunc(TimeDelta::hours(1)).ok()),
+            unreadable_rows: own.unreadable_rows,
+            last_alarm_delivered_at: own
+                .last_alarm
+                .and_then(|at| at.duration_trunc(TimeDelta::hours(1)).ok())
+                .map(Timestamp::from),
         }
     }
 
@@ -119,9 +127,13 @@ impl ServiceState {
             OverallState::Degraded => "Something does not work",
             OverallState::Stopping => "The service is stopping",
         };
-        let database = if self.database { "takes and keeps what is written" } else { "takes nothing that is written" };
+        let database = match (self.database, self.database_intact) {
+            (false, _) => "takes nothing that is written, or does not answer",
+            (true, false) => "has a damage; the operator is repairing this",
+            (true, true) => "takes and keeps what is written",
+        };
         let disk = if self.disk { "has room" } else { "is almost full, or takes no files" };
-        let alarms = if self.alarms_stored { "are stored" } else { "wait for the database, in a file" };
+        let alarms = if self.alarms_stored { "are stored" } else { "are kept in a file until the database takes them" };
         let sockets = match self.sockets {
             0 => "none is connected".to_owned(),
             1 => "1 is connected".to_owned(),
@@ -131,6 +143,10 @@ impl ServiceState {
             0 => "all open".to_owned(),
             unreadable => format!("{unreadable} cannot be read; the operator is repairing this"),
         };
+        let rows = match self.unreadable_rows {
+            0 => "all can be read".to_owned(),
+            unreadable => format!("{unreadable} cannot be read; the operator is repairing this"),
+        };
         let alarm = match self.last_alarm_delivered_at.map(|at| (now - at).num_hours()) {
             None => "none yet".to_owned(),
             Some(..1) => "within the last hour".to_owned(),
@@ -138,11 +154,14 @@ impl ServiceState {
             Some(hours) => format!("within the last {} days", hours / 24 + 1),
         };
         let proxy = if self.unnamed_proxy { "not named in TRUSTED_PROXIES" } else { "nothing unusual" };
+        let sign_in = if self.sign_in { "works" } else { "fails: the identity provider does not answer" };
         let parts = [
             ("Database", database.to_owned()),
             ("Disk", disk.to_owned()),
             ("Alarms", alarms.to_owned()),
             ("Stored credentials", secrets),
+            ("Stored rows", rows),
+            ("Sign-in", sign_in.to_owned()),
             ("Links to game servers", counted(self.links.as_ref())),
             ("Push sessions", counted(self.push.as_ref())),
             ("Dashboards and overlays", sockets),
@@ -188,10 +207,9 @@ fn duration(seconds: u64) -> String {
     )),
 ))]
 pub async fn status(request: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let own = context.own_state().await?;
-    let state = ServiceState::new(&own, context.started_at, context.started.elapsed().as_secs());
-    let accepts = request.headers().get_all(header::ACCEPT);
-    let wants_page = accepts.filter_map(|value| value.to_str().ok()).any(|accept| accept.contains("text/html"));
+    let own = context.service_health().await?;
+    let state = ServiceState::new(&own, context.health.started_at, context.health.started.elapsed().as_secs());
+    let wants_page = request.headers().get_all(header::ACCEPT).any(|accept| page::is_wanted(Some(accept)));
     let mut response = match wants_page {
         true => answer(state.page(context.clock.now())),
         false => HttpResponse::Ok().json(state),
@@ -209,12 +227,13 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::api::caches::own_state::WriteState;
+    use crate::api::caches::service_health::WriteState;
 
-    fn own(database: Result<(), String>, last_alarm: Option<&str>) -> OwnState {
-        OwnState {
+    fn own(database: Result<(), String>, last_alarm: Option<&str>) -> ServiceHealth {
+        ServiceHealth {
             stopping: false,
-            written: Arc::new(WriteState { database, free: None, directory: Ok(()) }),
+            written: Arc::new(WriteState { database, ..WriteState::WELL }),
+            intact: true,
             links: None,
             push: Some([
                 ("connecting", 0),
@@ -224,9 +243,11 @@ mod tests {
                 ("unreadable", 0),
             ]),
             overdue_alarm: None,
+            identity_provider: true,
             sockets: 1,
             unnamed_proxy: false,
             unreadable_secrets: 0,
+            unreadable_rows: 0,
             last_alarm: last_alarm.map(|at| at.parse().unwrap()),
         }
     }
@@ -234,7 +255,7 @@ mod tests {
     #[test]
     fn the_page_says_it_in_words() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
-        let page = |own: &OwnState| ServiceState::new(own, now, 7_300).page(now);
+        let page = |own: &ServiceHealth| ServiceState::new(own, now, 7_300).page(now);
         let healthy = page(&own(Ok(()), Some("2026-11-21T11:59:30Z")));
         for words in
             ["3 connected, 1 refresh needed", "no answer", "1 is connected", "within the last 2 hours", "2 hours"]
@@ -244,10 +265,18 @@ mod tests {
         let broken = page(&own(Err("the disk's own words".into()), None));
         assert!(broken.contains("takes nothing that is written") && broken.contains("none yet"), "{broken}");
         assert!(!broken.contains("own words"), "{broken}");
+        let mut alone = own(Ok(()), None);
+        alone.identity_provider = false;
+        assert!(page(&alone).contains("the identity provider does not answer"), "{}", page(&alone));
+        let mut damaged = own(Ok(()), None);
+        let written = WriteState { ledger: Err("damaged".into()), ..WriteState::WELL };
+        damaged.written = Arc::new(written);
+        let state = serde_json::to_value(ServiceState::new(&damaged, now, 1)).unwrap();
+        assert_eq!((&state["database"], &state["alarmsStored"]), (&true.into(), &false.into()));
     }
 
     #[test]
-    fn the_hour_of_an_alarm_is_told_and_not_its_minute() {
+    fn the_hour_of_an_alarm_is_shown_and_not_its_minute() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let state = ServiceState::new(&own(Ok(()), Some("2026-11-21T03:17:45Z")), now, 1);
         assert_eq!(state.state, OverallState::Degraded, "the links do not answer");

@@ -1,0 +1,160 @@
+//! Faults that need the operator, though the service is ready: each by the name of the part and what to do.
+
+use std::{
+    path::Path,
+    sync::{PoisonError, atomic::Ordering},
+};
+
+use actix_web::web;
+
+use crate::{
+    api::{
+        answer::error::FieldError,
+        caches::service_health::{count_in, links_are_down, push_is_down},
+        context::ApiContext,
+        operation::process_metrics,
+    },
+    db::last_backup,
+    domain::time::Timestamp,
+    net::{descriptors, memory_limit},
+    push::session_status::PushCounts,
+    uploads::ImageStore,
+};
+
+/// Percent of the memory limit; more in use is a fault.
+const MOST_MEMORY_PERCENT: u64 = 90;
+
+/// The name of a part, and what is wrong with it.
+pub type PartWarning = (&'static str, String);
+
+impl ApiContext {
+    /// Looks at what no request meets and the disk or an actor knows, and logs when that changes.
+    pub(super) async fn note_warnings(&self) {
+        let (images, data_dir, now) =
+            (self.caches.images.store().clone(), self.settings.data_dir.clone(), self.clock.now());
+        // On a thread that may wait: a file system may hang.
+        let look = web::block(move || of_machine(&images, &data_dir, now));
+        let (links, push, machine) = tokio::join!(self.link_counts(), self.push_counts(), look);
+        let links = links.is_ok_and(|links| links_are_down(&links));
+        let links =
+            links.then(|| ("gameLinks", "most game servers cannot be reached: is this machine online?".to_owned()));
+        let push = push.map(|push| of_push(&push)).unwrap_or_default();
+        let found: Vec<PartWarning> = links.into_iter().chain(push).chain(machine.unwrap_or_default()).collect();
+        let mut known = self.health.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_in = |part: &str, warnings: &[PartWarning]| warnings.iter().any(|(known, _)| *known == part);
+        for (part, message) in found.iter().filter(|(part, _)| !is_in(part, &known)) {
+            log::warn!("{part}: {message}");
+        }
+        for (part, _) in known.iter().filter(|(part, _)| !is_in(part, &found)) {
+            log::info!("{part}: this is well again");
+        }
+        *known = found;
+    }
+
+    /// All of them, as of the last minute.
+    pub async fn warnings(&self) -> Vec<FieldError> {
+        let log_is_lost = self.written().await.is_ok_and(|state| state.log.is_err());
+        let database = match (self.is_damaged(), log_is_lost) {
+            (true, _) => Some("is damaged: restore a backup; see `companion doctor`".to_owned()),
+            (false, true) => Some("its log was removed: restart the service; see `companion doctor`".to_owned()),
+            (false, false) => None,
+        };
+        let unreadable = self.keys.vault.unreadable();
+        let secrets = (unreadable > 0)
+            .then(|| format!("{unreadable} do not open with the keys that are set; see `companion keys status`"));
+        let alarms = self.overdue_alarm().map(|wait| {
+            format!("the oldest has waited for the database for {} s; see `companion doctor`", wait.as_secs())
+        });
+        let unreadable = self.health.unreadable_rows.load(Ordering::Relaxed);
+        let rows = (unreadable > 0).then(|| format!("{unreadable} cannot be read; see `companion doctor`"));
+        let sign_in = self.identity_fault().map(|fault| {
+            format!("the identity provider does not answer, and no user can sign in: {fault}; see `companion doctor`")
+        });
+        let clock = self.clock_off().map(|skew| {
+            let effect = if skew.refuses_sign_ins() { ": no user can sign in" } else { "" };
+            format!("it {skew} that of the identity provider{effect}; set it by NTP")
+        });
+        let (_, clients) = self.limits.connections.load();
+        let (wanted, workers) = (self.settings.connections_per_address, self.settings.workers);
+        // One address never has more than half of them.
+        let files = (clients / 2 < wanted).then(|| {
+            format!(
+                "the limit of {} leaves {clients} for connections of clients; raise it to {} or more (ulimit -n, LimitNOFILE=), \
+                 or lower CONNECTIONS_PER_ADDRESS",
+                descriptors::limit(),
+                descriptors::limit_for(wanted.saturating_mul(2), workers)
+            )
+        });
+        let own = [
+            ("database", database),
+            ("alarms", alarms),
+            ("storedSecrets", secrets),
+            ("storedRows", rows),
+            ("signIn", sign_in),
+            ("clock", clock),
+            ("openFiles", files),
+        ];
+        let own = own.into_iter().filter_map(|(path, message)| Some((path, message?)));
+        let noted = self.health.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        own.chain(noted).map(|(path, message)| FieldError { path: path.to_owned(), message }).collect()
+    }
+}
+
+fn of_push(push: &PushCounts) -> Vec<PartWarning> {
+    let down = push_is_down(push).then(|| {
+        let message = "most sessions do not reach the push service: pairings and pushed alarms wait there";
+        ("pushSessions", message.to_owned())
+    });
+    let unreadable = count_in(push, "unreadable");
+    let unreadable = (unreadable > 0).then(|| {
+        let message = format!(
+            "{unreadable} cannot be read, and their users get no pushed alarms; see docs/operations.md, \
+             CompanionCredentialsUnreadable"
+        );
+        ("pushCredentials", message)
+    });
+    down.into_iter().chain(unreadable).collect()
+}
+
+/// Reads files. Blocks.
+fn of_machine(images: &ImageStore, data_dir: &Path, now: Timestamp) -> Vec<PartWarning> {
+    let backup = last_backup::read(data_dir).ok().flatten().map(|at| now - at);
+    let backup = backup.filter(|age| *age > last_backup::LONGEST_AGE).map(|age| {
+        ("backup", format!("the last is {} h old; see docs/operations.md, CompanionBackupOld", age.num_hours()))
+    });
+    let images = images.fault().map(|fault| ("images", format!("no image can be uploaded: the directory {fault}")));
+    let memory = memory_limit::limit().zip(process_metrics::resident_bytes());
+    let memory = memory.filter(|(limit, used)| used.saturating_mul(100) > limit.saturating_mul(MOST_MEMORY_PERCENT));
+    let memory = memory.map(|(limit, used)| {
+        let message = format!(
+            "{} of the {} MiB that its control group may have are in use, and with more the kernel ends the service: raise \
+             the limit (MemoryMax=, mem_limit)",
+            used >> 20,
+            limit >> 20
+        );
+        ("memory", message)
+    });
+    backup.into_iter().chain(images).chain(memory).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::push::session_status::PushState;
+
+    #[test]
+    fn a_credential_that_cannot_be_read_is_a_warning_beside_sessions_that_are_down() {
+        let counts = |unreachable, unreadable| {
+            let count = |state| match state {
+                PushState::Unreachable => unreachable,
+                PushState::Unreadable => unreadable,
+                _ => 0,
+            };
+            PushState::WORDS.map(|(state, word)| (word, count(state)))
+        };
+        let parts = |counts| of_push(&counts).into_iter().map(|(part, _)| part).collect::<Vec<_>>();
+        assert_eq!(parts(counts(0, 0)), [""; 0]);
+        assert_eq!(parts(counts(2, 1)), ["pushSessions", "pushCredentials"]);
+        assert!(of_push(&counts(0, 3))[0].1.starts_with("3 cannot be read"), "{:?}", of_push(&counts(0, 3)));
+    }
+}
