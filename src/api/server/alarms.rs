@@ -9,13 +9,13 @@ use crate::{
     api::{
         answer::{error::ApiError, fields::own_id, list_page::next_of},
         context::ApiContext,
-        extract::{paired_server::WatchedServer, query::Query},
+        extract::{
+            paired_server::{ServerPart, WatchedServer},
+            query::Query,
+        },
     },
     db::incidents::{self, StoredIncident},
-    domain::{
-        incident::Incident,
-        time::{self, Timestamp},
-    },
+    domain::{incident::Incident, time::Timestamp},
     relay::hub::{AcknowledgeRaid, CommandError},
 };
 
@@ -47,8 +47,6 @@ struct IncidentView {
     /// Sockets that took its first message.
     sockets: i64,
     /// When a socket first took its message, or a snapshot with it.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     heard_at: Option<Timestamp>,
 }
 
@@ -121,12 +119,11 @@ pub async fn list(
 ))]
 pub async fn acknowledge(
     WatchedServer { id, user, .. }: WatchedServer,
-    path: web::Path<(String, String)>,
+    ServerPart(incident): ServerPart,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let (_, incident) = path.into_inner();
     own_id(&incident, &()).map_err(|_| ApiError::NotFound)?;
-    let acknowledged = context.hub.send(AcknowledgeRaid { server: id, user: user.id, incident }).await;
+    let acknowledged = context.services.hub.send(AcknowledgeRaid { server: id, user: user.id, incident }).await;
     match acknowledged.map_err(|error| ApiError::Unavailable(Box::new(error)))? {
         Ok(stored) => Ok(HttpResponse::Ok().json(IncidentView::from(stored))),
         Err(CommandError::UnknownServer | CommandError::UnknownIncident) => Err(ApiError::NotFound),

@@ -10,17 +10,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     api::{
-        answer::{
-            error::{ApiError, Problem},
-            fields::visible_name,
-        },
+        answer::{error::ApiError, fields::visible_name},
         context::ApiContext,
         extract::{paired_server::WatchedServer, query::Query},
     },
-    domain::{
-        player_name::NameKey,
-        time::{self, Timestamp},
-    },
+    domain::{player_name::NameKey, time::Timestamp},
     tracking::aliases::{AliasError, Aliases, FindAliases, KnownName},
 };
 
@@ -41,8 +35,7 @@ pub struct AliasQuery {
 #[serde(rename_all = "camelCase")]
 struct AliasView {
     name: String,
-    #[serde(serialize_with = "time::wire_option", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     last_seen: Option<Timestamp>,
 }
 
@@ -70,8 +63,6 @@ struct AliasesView {
     #[schema(max_items = 20)]
     players: Vec<AliasPlayerView>,
     /// When the service was asked.
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     as_of: Timestamp,
     /// True if the answer is old, and the service could not be asked again.
     stale: bool,
@@ -99,17 +90,17 @@ impl AliasesView {
 #[utoipa::path(get, path = "/intel/{serverId}/aliases", tag = "intel", security(("session" = [])),
     params(("serverId" = String, Path), AliasQuery), responses(
     (status = 200, body = AliasesView),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`player_stats_unavailable`"),
+    (status = 503, description = "`player_stats_unavailable`"),
 ))]
-pub async fn aliases(
+pub async fn list(
     WatchedServer { id: server, user, .. }: WatchedServer,
     Query(AliasQuery { name }): Query<AliasQuery>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let unavailable = |reason: &str| ApiError::PlayerStatsUnavailable(reason.to_owned());
-    let Some(tracking) = &context.tracking else { return Err(unavailable("no service is configured")) };
-    context.rate_limits.take_aliases(&req, &user.id)?;
+    let Some(tracking) = &context.services.tracking else { return Err(unavailable("no service is configured")) };
+    context.limits.rate_limits.take_aliases(&req, &user.id)?;
     let key = NameKey::of(&name).ok_or_else(|| ApiError::invalid("name", "must have visible characters"))?;
     let question = FindAliases { user: user.id, server, name: name.trim().to_owned(), key };
     let answer = timeout(DEADLINE, tracking.send(question)).await;

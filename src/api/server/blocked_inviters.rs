@@ -9,7 +9,7 @@ use crate::{
     api::{
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::is_one_line,
             list_page::{ListPage, ListPlace},
         },
@@ -18,18 +18,14 @@ use crate::{
         server::guests::PersonView,
     },
     db::invite_refusals::{self, BlockRefused},
-    domain::{
-        ids::UserId,
-        limits::BLOCKED_INVITERS_PER_USER,
-        time::{self, Timestamp},
-    },
+    domain::{ids::UserId, limits::BLOCKED_INVITERS_PER_USER, time::Timestamp},
 };
 
 /// The user to block.
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "userId": "019aa6f0-8c00-7000-8000-000000000001" }))]
-pub struct NewBlock {
+pub struct CreateBlock {
     /// The `owner.id` of an invitation.
     #[garde(length(min = 1, max = 128), custom(is_one_line))]
     #[schema(format = "one-line", min_length = 1, max_length = 128)]
@@ -41,8 +37,6 @@ pub struct NewBlock {
 #[serde(rename_all = "camelCase")]
 struct BlockedInviter {
     user: PersonView,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     blocked_at: Timestamp,
 }
 
@@ -75,14 +69,14 @@ pub async fn list(
 /// Blocks a user: none of their invitations by account is shown, those that are open neither. They do not learn of it.
 /// Servers that they share with this user already stay shared.
 #[utoipa::path(post, path = "/guest-invites/blocked", tag = "guests", operation_id = "block_inviter",
-    security(("session" = [])), request_body = NewBlock, responses(
+    security(("session" = [])), request_body = CreateBlock, responses(
     (status = 200, body = Done),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "No such user"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
+    (status = 404, description = "No such user"),
+    (status = 409, description = "`limit_reached`"),
 ))]
-pub async fn block(
+pub async fn create(
     SessionUser { user, .. }: SessionUser,
-    Json(NewBlock { user_id }): Json<NewBlock>,
+    Json(CreateBlock { user_id }): Json<CreateBlock>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (blocked, now) = (UserId::from(user_id), context.clock.now());
@@ -101,14 +95,11 @@ pub async fn block(
     security(("session" = [])), params(("userId" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
-pub async fn unblock(
+pub async fn delete(
     SessionUser { user, .. }: SessionUser,
     path: web::Path<String>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let blocked = UserId::from(path.into_inner());
-    match context.pool.write(move |db| invite_refusals::unblock(db, &user.id, &blocked)).await? {
-        true => Ok(HttpResponse::Ok().json(Done::OK)),
-        false => Err(ApiError::NotFound),
-    }
+    Done::if_found(context.pool.write(move |db| invite_refusals::unblock(db, &user.id, &blocked)).await?)
 }

@@ -16,18 +16,20 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     api::{
         answer::{
-            error::{ApiError, Problem},
+            error::ApiError,
             list_page::{ListPage, ListPlace},
         },
         context::ApiContext,
-        extract::{paired_server::WatchedServer, query::Query},
+        extract::{
+            paired_server::{ServerPart, WatchedServer},
+            query::Query,
+        },
         server::devices::reports,
     },
     db::{engine::pool::Db, paired_servers, smart_devices},
     domain::{
         camera::{self, MonumentCamera},
         device::Reachable,
-        time,
     },
     game::camera_picture::PictureFormat,
     relay::hub::{CameraError, PullCameraFrame},
@@ -63,34 +65,32 @@ fn true_or_false(text: &Option<String>, _: &()) -> garde::Result {
         ("X-Frame-At" = String, description = "When the game server sent it, RFC 3339"),
         ("Cache-Control" = String, description = "`no-store`"),
     )),
-    (status = 404, body = Problem, content_type = "application/problem+json",
+    (status = 404,
         description = "`not_found`; `unknown_camera`: the game server knows none by this identifier, or it is out of range"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
+    (status = 409,
         description = "`not_a_camera`; `player_online`: the paired player is in the game; `no_player`: has no body there; \
             `camera_access_denied`; `cameras_disabled`"),
-    (status = 502, body = Problem, content_type = "application/problem+json", description = "`camera_unreadable`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`game_server_unavailable`: there is no link"),
-    (status = 504, body = Problem, content_type = "application/problem+json", description = "`game_server_timeout`"),
+    (status = 502, description = "`camera_unreadable`"),
+    (status = 503, description = "`game_server_unavailable`: there is no link"),
+    (status = 504, description = "`game_server_timeout`"),
 ))]
-pub async fn frame(
+pub async fn get_frame(
     WatchedServer { id, user, .. }: WatchedServer,
-    path: web::Path<(String, String)>,
+    ServerPart(device): ServerPart,
     Query(options): Query<FrameOptions>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    context.rate_limits.take_camera_frame(&req, &user.id)?;
-    let (_, device) = path.into_inner();
+    context.limits.rate_limits.take_camera_frame(&req, &user.id)?;
     let pull = PullCameraFrame { server: id, user: user.id, device };
-    let pulled = match timeout(RELAY_DEADLINE, context.hub.send(pull)).await {
+    let pulled = match timeout(RELAY_DEADLINE, context.services.hub.send(pull)).await {
         Ok(pulled) => pulled.map_err(|error| ApiError::Unavailable(error.into()))?,
         Err(elapsed) => return Err(ApiError::Unavailable(elapsed.into())),
     };
     let shot = pulled.map_err(ApiError::from)?;
-    let (at, format) = (time::to_wire(shot.at), wanted_format(&req));
+    let (at, format) = (shot.at.to_wire(), wanted_format(&req));
     let with_entities = options.entities.as_deref() != Some("false");
-    let file = context.render_limit.draw(shot, format, with_entities).await?;
+    let file = context.limits.render_limit.draw(shot, format, with_entities).await?;
     Ok(HttpResponse::Ok()
         .content_type(format.media_type())
         .insert_header((header::CACHE_CONTROL, "no-store"))

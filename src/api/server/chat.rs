@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     api::{
         answer::{
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::rfc3339,
             list_page::{cursor, next_of},
         },
@@ -24,7 +24,7 @@ use crate::{
         },
     },
     db::chat_lines,
-    domain::chat::KeptLine,
+    domain::chat::StoredLine,
     relay::hub::{ChatError, SendChat, shown_text},
 };
 
@@ -55,7 +55,7 @@ pub struct ChatQuery {
 /// A line to say.
 #[derive(Deserialize, ToSchema, Validate)]
 #[schema(example = json!({ "text": "Raid at K12" }))]
-pub struct NewChatLine {
+pub struct CreateChatLine {
     /// One line of at most 128 UTF-16 units.
     #[garde(length(utf16, min = 1, max = LINE), custom(one_line))]
     #[schema(format = "one-line", min_length = 1, max_length = 128)]
@@ -74,7 +74,7 @@ fn one_line(text: &str, _: &()) -> garde::Result {
 struct ChatView {
     /// Newest first.
     #[schema(value_type = Vec<ChatLineSchema>)]
-    lines: Vec<KeptLine>,
+    lines: Vec<StoredLine>,
     /// The `before` of the next page; `null` after the last.
     next: Option<String>,
 }
@@ -82,9 +82,13 @@ struct ChatView {
 /// A line of the team's chat, as the relay's `chat` has it.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "only its schema is used")]
+#[serde(rename_all = "camelCase")]
 struct ChatLineSchema {
     id: String,
     author: String,
+    /// SteamID64 of who said it; `null` on a line that was kept by an earlier version.
+    #[schema(required, format = "steamid64")]
+    author_id: Option<String>,
     text: String,
     #[schema(format = DateTime)]
     ts: String,
@@ -110,24 +114,23 @@ pub async fn list(
 /// Says a line in the team's chat, as the paired player, and waits until the game repeats it, five seconds at most. The
 /// line is kept then.
 #[utoipa::path(post, path = "/paired-servers/{id}/chat", tag = "paired servers", security(("session" = [])),
-    params(("id" = String, Path)), request_body = NewChatLine, responses(
-    (status = 201, body = ChatLineSchema, description = "As everybody else is told of it"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
+    params(("id" = String, Path)), request_body = CreateChatLine, responses(
+    (status = 201, body = ChatLineSchema, description = "As the team hears it"),
+    (status = 403, description = "`owner_only`"),
+    (status = 409,
         description = "`no_team`: the paired player is in none; `message_not_sent`: the game server refuses it; `conflict`: with this `Idempotency-Key` it was said or not, look at the chat"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`game_server_unavailable`"),
-    (status = 504, body = Problem, content_type = "application/problem+json", description = "`game_server_timeout`"),
+    (status = 503, description = "`game_server_unavailable`"),
+    (status = 504, description = "`game_server_timeout`"),
 ))]
-pub async fn say(
-    OwnedServer { user, id: server }: OwnedServer,
+pub async fn create(
+    OwnedServer { user, id: server, .. }: OwnedServer,
     once: Idempotent,
-    Json(NewChatLine { text }): Json<NewChatLine>,
+    Json(CreateChatLine { text }): Json<CreateChatLine>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    context.rate_limits.take_chat_line(&req, &user.id)?;
-    let (caller, hub) = (user.id.clone(), context.hub.clone());
+    context.limits.rate_limits.take_chat_line(&req, &user.id)?;
+    let (caller, hub) = (user.id.clone(), context.services.hub.clone());
     let is_first = Rc::new(Cell::new(false));
     let first = is_first.clone();
     let plan = async move |_: Option<&str>| {
