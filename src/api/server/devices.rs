@@ -11,22 +11,23 @@ use crate::{
     api::{
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::{IntegerOrText, given, on_the_largest_map, one_line},
             list_page::{ListPage, ListPlace},
             map_places::{check_place, map_size},
         },
         context::ApiContext,
         extract::{
-            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
+            idempotent::Idempotent,
             json::{Json, OptionalJson},
-            paired_server::{OwnedServer, WatchedServer},
+            paired_server::{OwnedServer, PermittedWrite, ServerPart, WatchedServer},
             query::Query,
         },
         rate_limits::too_many_toggles,
+        server::device_commands::{chat_word, check_free},
     },
     db::{
-        access,
+        device_groups,
         engine::pool::Db,
         paired_servers,
         smart_devices::{self, DeviceChange, SmartDevice},
@@ -36,10 +37,10 @@ use crate::{
         device::{DeviceKind, DeviceReport, Reachable, Storage},
         grid::{self, GridStyle},
         ids::ServerId,
-        time::{self, Timestamp},
+        time::Timestamp,
     },
     pairings::{self, DeviceOutcome, DeviceRequest},
-    relay::hub::{CommandError, DeviceToggle, DevicesChanged, ReadDevices, UserCommand, Wish},
+    relay::hub::{CommandError, DeviceToggle, DevicesChanged, ReadDevices, ToConnection, UserCommand, Wish},
 };
 
 /// Kinds of device that can be added by hand.
@@ -65,7 +66,7 @@ impl From<NewKind> for DeviceKind {
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "entityId": "1234567", "kind": "switch", "label": "Gate" }))]
-pub struct NewDevice {
+pub struct CreateDevice {
     /// The game's entity id: decimal digits (a JSON integer is accepted too).
     #[garde(skip)]
     #[schema(value_type = Option<String>, format = "entity-id")]
@@ -96,7 +97,7 @@ enum NewId {
     Camera(CameraId),
 }
 
-impl NewDevice {
+impl CreateDevice {
     fn id(&self) -> Result<NewId, ApiError> {
         match (self.entity_id, &self.camera_id) {
             (None, None) => Err(ApiError::invalid("entityId", "is required, or `cameraId`")),
@@ -131,13 +132,13 @@ impl TryFrom<IntegerOrText> for EntityId {
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "label": "Gate", "customCommand": "gate", "onMessage": "The gate opens" }))]
-pub struct DeviceEdit {
+pub struct UpdateDevice {
     #[garde(inner(length(chars, min = 1, max = 100), custom(one_line)))]
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, format = "one-line", min_length = 1, max_length = 100)]
     label: Option<Option<String>>,
     /// A word that a player types in the team's chat: letters, digits, `_` and `-`; no other device of the server has it.
-    #[garde(inner(inner(length(chars, min = 1, max = 32), custom(command))))]
+    #[garde(inner(inner(length(chars, min = 1, max = 32), custom(chat_word))))]
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, pattern = "^[\\p{L}\\p{N}_-]{1,32}$")]
     custom_command: Option<Option<String>>,
@@ -161,21 +162,13 @@ pub struct DeviceEdit {
     y: Option<Option<f64>>,
 }
 
-#[expect(clippy::ptr_arg, reason = "garde gives what is validated")]
-fn command(text: &String, _: &()) -> garde::Result {
-    match text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-')) {
-        true => Ok(()),
-        false => Err(garde::Error::new("must be letters, digits, `_` and `-`")),
-    }
-}
-
 /// The body of a toggle: the wanted value.
 #[derive(Default, Deserialize, ToSchema, Validate)]
 #[schema(example = json!({ "value": true }))]
 pub struct ToggleRequest {
     /// The wanted state; without it the switch is flipped from what is true when its turn comes.
     #[garde(skip)]
-    value: Option<bool>,
+    pub value: Option<bool>,
 }
 
 /// A smart device: its stored values and its latest report, as the relay's state has it.
@@ -200,14 +193,10 @@ struct DeviceView {
     value: Option<bool>,
     reachable: Reachable,
     /// When it was last heard of.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     as_of: Option<Timestamp>,
     /// Contents and upkeep of what a storage monitor is attached to.
     #[serde(skip_serializing_if = "Option::is_none")]
     storage: Option<Storage>,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
 }
 
@@ -224,8 +213,6 @@ struct DeviceList {
 struct Toggled {
     device_id: String,
     value: bool,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     as_of: Timestamp,
 }
 
@@ -260,7 +247,7 @@ impl DeviceView {
 
 /// Latest reports of this server's devices from its game connection.
 pub async fn reports(context: &ApiContext, server: &ServerId) -> Result<HashMap<Arc<str>, DeviceReport>, ApiError> {
-    let reports = context.hub.send(ReadDevices { server: server.clone() }).await;
+    let reports = context.services.hub.send(ReadDevices { server: server.clone() }).await;
     reports.map_err(|error| ApiError::Unavailable(Box::new(error)))
 }
 
@@ -289,41 +276,40 @@ pub async fn list(
 
 /// Edits the owner's values of a device.
 #[utoipa::path(patch, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
-    params(("id" = String, Path), ("deviceId" = String, Path)), request_body = DeviceEdit, responses(
+    params(("id" = String, Path), ("deviceId" = String, Path)), request_body = UpdateDevice, responses(
     (status = 200, body = DeviceView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 403, description = "`owner_only`"),
 ))]
-pub async fn edit(
-    OwnedServer { user, id: server }: OwnedServer,
-    path: web::Path<(String, String)>,
-    Json(edit): Json<DeviceEdit>,
+pub async fn update(
+    server: OwnedServer,
+    ServerPart(device): ServerPart,
+    Json(edit): Json<UpdateDevice>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let DeviceEdit { label, custom_command, on_message, off_message, x, y } = edit;
+    let UpdateDevice { label, custom_command, on_message, off_message, x, y } = edit;
     if x.is_some() != y.is_some() || x.flatten().is_some() != y.flatten().is_some() {
         return Err(ApiError::invalid(if x.is_none() { "x" } else { "y" }, "x and y belong together"));
     }
     let change = DeviceChange { label, custom_command, on_message, off_message, x, y };
-    let (_, device) = path.into_inner();
-    let (watched, id) = (server.clone(), device.clone());
-    let edit = move |db: &mut Db| -> Result<_, ApiError> {
-        paired_servers::lock(db, &server)?;
-        access::required(db, &user.id, &server)?;
-        let size = map_size(db, &server)?;
+    let (id, edited) = (server.id.clone(), device.clone());
+    let edit = move |db: &mut Db, PermittedWrite { server, .. }: &PermittedWrite| {
+        paired_servers::lock(db, server)?;
+        let size = map_size(db, server)?;
         check_place(size, change.x.flatten(), change.y.flatten())?;
         if let Some(Some(command)) = &change.custom_command {
-            let others = smart_devices::list(db, &server)?.into_iter().filter(|other| other.device_id != id);
-            let same = |other: &str| other.to_lowercase() == command.to_lowercase();
-            if others.filter_map(|other| other.custom_command).any(|other| same(&other)) {
-                return Err(ApiError::invalid("customCommand", "is the command of another device"));
-            }
+            let others = smart_devices::list(db, server)?.into_iter().filter(|other| other.device_id != edited);
+            let groups = device_groups::list(db, server)?.into_iter().filter_map(|group| group.command);
+            check_free(Some(command), others.filter_map(|other| other.custom_command).chain(groups))?;
         }
-        Ok((smart_devices::change(db, &server, &id, &change)?, size))
+        let before = smart_devices::get(db, server, &edited)?;
+        let stored = smart_devices::change(db, server, &edited, &change)?;
+        let is_changed = stored != before;
+        Ok(((stored, size), is_changed))
     };
-    let (hub, changed) = (context.hub.clone(), watched.clone());
-    let tell = move |_: &_| hub.do_send(DevicesChanged { server: changed });
-    let (stored, size) = context.pool.write_and_tell(edit, tell).await?;
-    let report = reports(&context, &watched).await?.remove(device.as_str());
+    let (stored, size) = server
+        .write_and_notify(edit, |hub, server| hub.do_send(ToConnection { server, message: DevicesChanged }))
+        .await?;
+    let report = reports(&context, &id).await?.remove(device.as_str());
     Ok(HttpResponse::Ok().json(DeviceView::new(stored, report, size)))
 }
 
@@ -333,29 +319,26 @@ pub async fn edit(
     security(("session" = [])), params(("id" = String, Path), ("deviceId" = String, Path)),
     request_body = Option<ToggleRequest>, responses(
     (status = 200, body = Toggled),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`not_a_switch` or `device_removed`"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`game_server_unavailable`"),
-    (status = 504, body = Problem, content_type = "application/problem+json", description = "`game_server_timeout`"),
+    (status = 403, description = "`owner_only`"),
+    (status = 409, description = "`not_a_switch` or `device_removed`"),
+    (status = 503, description = "`game_server_unavailable`"),
+    (status = 504, description = "`game_server_timeout`"),
 ))]
 pub async fn toggle(
-    OwnedServer { user, id: server }: OwnedServer,
-    path: web::Path<(String, String)>,
+    OwnedServer { user, id: server, .. }: OwnedServer,
+    ServerPart(device_id): ServerPart,
     OptionalJson(ToggleRequest { value }): OptionalJson<ToggleRequest>,
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    context.rate_limits.take_toggle(&req, &user.id)?;
-    let (_, device_id) = path.into_inner();
+    context.limits.rate_limits.take_toggle(&req, &user.id)?;
     let stored = (server.clone(), device_id.clone());
     let stored = context.pool.read(move |db| smart_devices::get(db, &stored.0, &stored.1)).await?;
     if !matches!(stored.kind, DeviceKind::Switch | DeviceKind::Unknown) {
         return Err(ApiError::NotASwitch);
     }
     let toggle = DeviceToggle { device: device_id.clone(), wish: Wish { value, by: user.id } };
-    let toggled = context.hub.send(UserCommand { server, toggle }).await;
+    let toggled = context.services.hub.send(UserCommand { server, toggle }).await;
     let value = toggled.map_err(|error| ApiError::Unavailable(Box::new(error)))?.map_err(|error| match error {
         CommandError::UnknownServer | CommandError::UnknownDevice | CommandError::UnknownIncident => ApiError::NotFound,
         CommandError::OwnerOnly => ApiError::OwnerOnly,
@@ -371,67 +354,49 @@ pub async fn toggle(
 
 /// Adds a device or a camera by hand, or replaces the given values of a known one.
 #[utoipa::path(post, path = "/paired-servers/{id}/devices", tag = "devices", security(("session" = [])),
-    params(("id" = String, Path)), request_body = NewDevice, responses(
+    params(("id" = String, Path)), request_body = CreateDevice, responses(
     (status = 201, body = DeviceView),
     (status = 200, body = DeviceView, description = "Known before; the given values were replaced"),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
+    (status = 403, description = "`owner_only`"),
+    (status = 409, description = "`limit_reached`"),
 ))]
-pub async fn add(
-    OwnedServer { user, id: server }: OwnedServer,
+pub async fn create(
+    server: OwnedServer,
     once: Idempotent,
-    Json(new): Json<NewDevice>,
+    Json(new): Json<CreateDevice>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let id = new.id()?;
-    let NewDevice { kind, name, label, .. } = new;
-    let (watched, caller, now) = (server.clone(), user.id.clone(), context.clock.now());
-    let add = move |db: &mut Db| {
-        access::required(db, &user.id, &server)?;
+    let CreateDevice { kind, name, label, .. } = new;
+    let now = context.clock.now();
+    let add = move |db: &mut Db, PermittedWrite { server, .. }: &PermittedWrite| {
         let added = match id {
             NewId::Entity(EntityId(entity_id)) => {
                 let request = DeviceRequest { entity_id, kind: kind.map(DeviceKind::from), name, label };
-                pairings::pair_device(db, &server, request, now)?
+                pairings::pair_device(db, server, request, now)?
             }
-            NewId::Camera(camera) => {
-                pairings::add_camera(db, &server, &camera, name.as_deref(), label.as_deref(), now)?
-            }
+            NewId::Camera(camera) => pairings::add_camera(db, server, &camera, name.as_deref(), label.as_deref(), now)?,
         };
         let DeviceOutcome { device, is_new } = added.map_err(|refused| ApiError::LimitReached(refused.to_string()))?;
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-        Ok((ReplayableAnswer::new(status, &DeviceView::new(device, None, map_size(db, &server)?)), ()))
+        Ok((status, DeviceView::new(device, None, map_size(db, server)?)))
     };
-    let hub = context.hub.clone();
-    once.write(KeyCaller::User(caller), add, move |()| hub.do_send(DevicesChanged { server: watched })).await
+    server.write_once(once, add, |hub, server| hub.do_send(ToConnection { server, message: DevicesChanged })).await
 }
 
 /// Deletes a device.
 #[utoipa::path(delete, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
     params(("id" = String, Path), ("deviceId" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 403, description = "`owner_only`"),
 ))]
-pub async fn remove(
-    OwnedServer { user, id: server }: OwnedServer,
-    path: web::Path<(String, String)>,
-    context: web::Data<ApiContext>,
-) -> Result<HttpResponse, ApiError> {
-    let (_, device) = path.into_inner();
-    let watched = server.clone();
-    let remove = move |db: &mut Db| {
-        access::required(db, &user.id, &server)?;
-        smart_devices::delete(db, &server, &device)
+pub async fn delete(server: OwnedServer, ServerPart(device): ServerPart) -> Result<HttpResponse, ApiError> {
+    let remove = move |db: &mut Db, PermittedWrite { server, .. }: &PermittedWrite| {
+        paired_servers::lock(db, server)?;
+        device_groups::remove_device(db, server, &device)?;
+        smart_devices::delete(db, server, &device)
     };
-    let hub = context.hub.clone();
-    let tell = move |removed: &bool| {
-        if *removed {
-            hub.do_send(DevicesChanged { server: watched });
-        }
-    };
-    if !context.pool.write_and_tell(remove, tell).await? {
-        return Err(ApiError::NotFound);
-    }
-    Ok(HttpResponse::Ok().json(Done::OK))
+    server.delete(remove, |hub, server| hub.do_send(ToConnection { server, message: DevicesChanged })).await
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::{
     api::{
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::one_line,
             list_page::{ListPage, ListPlace},
         },
@@ -23,12 +23,7 @@ use crate::{
         engine::pool::Db,
         guests::{self, InviteKey, LinkRefused, OpenLink, SharedServer},
     },
-    domain::{
-        access::Role,
-        ids::ServerId,
-        limits::SHARED_SERVERS_PER_USER,
-        time::{self, Timestamp},
-    },
+    domain::{access::Role, ids::ServerId, limits::SHARED_SERVERS_PER_USER, time::Timestamp},
     relay::hub::AccessChanged,
 };
 
@@ -68,12 +63,8 @@ struct SharedServerView {
     server_name: String,
     /// The user who shares it.
     owner: PersonView,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     invited_at: Timestamp,
     /// Since when this user is a guest; null while invited.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
 }
 
@@ -92,8 +83,6 @@ struct InvitePreview {
     server_name: String,
     /// The user who invites.
     owner: PersonView,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
 }
 
@@ -142,11 +131,9 @@ pub async fn list(
 /// Preview of an invitation link, for anyone who has it. The token is the credential.
 #[utoipa::path(get, path = "/guest-invites/preview", tag = "guests", params(InviteToken), responses(
     (status = 200, body = InvitePreview),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_invite`"),
-    (status = 410, body = Problem, content_type = "application/problem+json",
-        description = "`invite_used` or `invite_expired`"),
-    (status = 429, body = Problem, content_type = "application/problem+json",
-        description = "`rate_limited`: too many unknown links"),
+    (status = 404, description = "`unknown_invite`"),
+    (status = 410, description = "`invite_used` or `invite_expired`"),
+    (status = 429, description = "`rate_limited`: too many unknown links"),
 ))]
 pub async fn preview(
     req: HttpRequest,
@@ -166,13 +153,10 @@ pub async fn preview(
 #[utoipa::path(post, path = "/guest-invites/accept", tag = "guests", security(("session" = [])),
     request_body = AcceptedInvite, responses(
     (status = 200, body = SharedServerView),
-    (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_invite`"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`limit_reached`; `conflict`: the server is the user's own"),
-    (status = 410, body = Problem, content_type = "application/problem+json",
-        description = "`invite_used` or `invite_expired`"),
-    (status = 429, body = Problem, content_type = "application/problem+json",
-        description = "`rate_limited`: too many unknown links"),
+    (status = 404, description = "`unknown_invite`"),
+    (status = 409, description = "`limit_reached`; `conflict`: the server is the user's own"),
+    (status = 410, description = "`invite_used` or `invite_expired`"),
+    (status = 429, description = "`rate_limited`: too many unknown links"),
 ))]
 pub async fn accept(
     SessionUser { user, .. }: SessionUser,
@@ -187,14 +171,14 @@ pub async fn accept(
         (None, Some(id)) => InviteKey::Account(id.into()),
     };
     let now = context.clock.now();
-    let (pool, hub, guest) = (context.pool.clone(), context.hub.clone(), user.clone());
-    let tell = move |accepted: &Result<ServerId, LinkRefused>| {
+    let (pool, hub, guest) = (context.pool.clone(), context.services.hub.clone(), user.clone());
+    let notify = move |accepted: &Result<ServerId, LinkRefused>| {
         if let Ok(server) = accepted {
             hub.do_send(AccessChanged { server: server.clone() });
         }
     };
     let accept = move |db: &mut Db| guests::accept(db, &invite, &guest, now);
-    let accepted = async move { Ok(pool.write_and_tell(accept, tell).await?) };
+    let accepted = async move { Ok(pool.write_and_notify(accept, notify).await?) };
     let server = match &token {
         Some(token) => guessing(&context, &req, token, accepted).await?,
         // There is nothing to guess: the id is of an invitation of this account.
@@ -212,23 +196,23 @@ pub async fn accept(
     params(("serverId" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
-pub async fn leave(
+pub async fn delete(
     SessionUser { user, .. }: SessionUser,
     path: web::Path<String>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let server = ServerId::from(path.into_inner());
-    let (hub, watched, now) = (context.hub.clone(), server.clone(), context.clock.now());
+    let (hub, watched, now) = (context.services.hub.clone(), server.clone(), context.clock.now());
     let leave = move |db: &mut Db| -> Result<_, ApiError> {
         let left = guests::leave(db, &user.id, &server)?;
         Ok((left, !left && guests::refuse(db, &user, &server, now)?))
     };
-    let tell = move |(left, _): &(bool, bool)| {
+    let notify = move |(left, _): &(bool, bool)| {
         if *left {
             hub.do_send(AccessChanged { server: watched });
         }
     };
-    match context.pool.write_and_tell(leave, tell).await? {
+    match context.pool.write_and_notify(leave, notify).await? {
         (false, false) => Err(ApiError::NotFound),
         _ => Ok(HttpResponse::Ok().json(Done::OK)),
     }
@@ -242,14 +226,14 @@ async fn guessing<T>(
     token: &str,
     look_up: impl Future<Output = Result<Result<T, LinkRefused>, ApiError>>,
 ) -> Result<T, ApiError> {
-    let guess = match context.invite_tokens.is_ours(token) {
+    let guess = match context.keys.invite_tokens.is_ours(token) {
         true => None,
-        false => Some(context.rate_limits.begin_guess(Guessed::Invite, req, context.clock.moment())?),
+        false => Some(context.limits.rate_limits.begin_guess(Guessed::Invite, req, context.clock.moment())?),
     };
     let outcome = look_up.await;
     let is_wrong = matches!(outcome, Ok(Err(LinkRefused::Unknown)));
     if let Some(guess) = guess.filter(|_| !is_wrong) {
-        context.rate_limits.pay_back_guess(Guessed::Invite, guess);
+        context.limits.rate_limits.pay_back_guess(Guessed::Invite, guess);
     }
     outcome?.map_err(|refused| match (refused, guess) {
         (LinkRefused::Unknown, Some(guess)) => guessed_wrong(Guessed::Invite, guess, ApiError::UnknownInvite),

@@ -9,32 +9,26 @@ use crate::{
     api::{
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::{is_platform_id, one_line},
             list_page::{ListPage, ListPlace},
             tier_limits,
         },
         context::ApiContext,
         extract::{
-            idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
+            idempotent::Idempotent,
             json::Json,
-            paired_server::{OwnedServer, WatchedServer},
+            paired_server::{OwnedServer, PermittedWrite, ServerPart, WatchedServer},
             query::Query,
         },
     },
     crypto::digest::sha256_hex,
     db::{
-        access,
         engine::pool::Db,
         guests::{self, Guest, InviteRefused, Invitee},
         users::User,
     },
-    domain::{
-        access::Role,
-        ids::GuestId,
-        limits::GUESTS_PER_SERVER,
-        time::{self, Timestamp},
-    },
+    domain::{access::Role, ids::GuestId, limits::GUESTS_PER_SERVER, time::Timestamp},
     relay::hub::AccessChanged,
 };
 
@@ -42,7 +36,7 @@ use crate::{
 #[derive(Deserialize, ToSchema, Validate)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "platformId": "76561198000000003", "label": "Bob" }))]
-pub struct NewGuest {
+pub struct CreateGuest {
     /// SteamID64. The account need not have signed in before.
     #[garde(inner(custom(is_platform_id)))]
     #[schema(format = "steamid64")]
@@ -93,15 +87,9 @@ pub(in crate::api) struct GuestView {
     /// three.
     platform_id: Option<String>,
     label: Option<String>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     invited_at: Option<Timestamp>,
     /// When an open link ends.
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
 }
 
@@ -127,7 +115,7 @@ struct GuestList {
 }
 
 impl GuestView {
-    pub fn new(guest: Guest, seen_by: Role) -> Self {
+    pub(crate) fn new(guest: Guest, seen_by: Role) -> Self {
         let Guest { id, accepted, platform_id, label, invited_at, expires_at, .. } = guest;
         let (user, since) = accepted.unzip();
         let state = if user.is_some() { GuestState::Guest } else { GuestState::Invited };
@@ -169,16 +157,15 @@ pub async fn list(
 /// Invites an account, or makes a link for one guest. Either is `invited` until a user accepts it (`POST
 /// /guest-invites/accept`), and an account that does not exist here or refuses looks like one that has not accepted yet.
 #[utoipa::path(post, path = "/paired-servers/{id}/guests", tag = "guests", security(("session" = [])),
-    params(("id" = String, Path)), request_body = NewGuest, responses(
+    params(("id" = String, Path)), request_body = CreateGuest, responses(
     (status = 201, body = NewGuestView),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
-    (status = 409, body = Problem, content_type = "application/problem+json",
-        description = "`limit_reached`; `conflict`: the account is a guest, or invited"),
+    (status = 403, description = "`owner_only`"),
+    (status = 409, description = "`limit_reached`; `conflict`: the account is a guest, or invited"),
 ))]
-pub async fn invite(
-    OwnedServer { user, id: server }: OwnedServer,
+pub async fn create(
+    server: OwnedServer,
     once: Idempotent,
-    Json(new): Json<NewGuest>,
+    Json(new): Json<CreateGuest>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (invitee, token) = match (new.platform_id, new.link) {
@@ -186,20 +173,19 @@ pub async fn invite(
         (None, false) => return Err(ApiError::invalid("platformId", "is required, unless `link` is true")),
         (Some(account), false) => (Invitee::Account(account.into()), None),
         (None, true) => {
-            let token = context.invite_tokens.mint();
+            let token = context.keys.invite_tokens.mint();
             (Invitee::Link { token_hash: sha256_hex(token.as_bytes()) }, Some(token))
         }
     };
     let (now, label) = (context.clock.now(), new.label);
     let id = context.random.id::<GuestId>(now);
-    let url = token.as_ref().map(|token| context.urls.frontend.at(&format!("/invite#token={token}")));
-    let (caller, enforced) = (user.id.clone(), context.enforce_tiers);
-    let invite = move |db: &mut Db| {
-        access::required(db, &user.id, &server)?;
-        if enforced && let Some(limit) = tier_limits::guests(db, &user.id, &server, now)? {
+    let url = token.as_ref().map(|token| context.settings.urls.frontend.at(&format!("/invite#token={token}")));
+    let enforced = context.settings.enforce_tiers;
+    let invite = move |db: &mut Db, PermittedWrite { user, server, .. }: &PermittedWrite| {
+        if enforced && let Some(limit) = tier_limits::guests(db, &user.id, server, now)? {
             return Err(limit.into());
         }
-        let invited = guests::invite(db, &id, &server, &invitee, label.as_deref(), now)?;
+        let invited = guests::invite(db, &id, server, &invitee, label.as_deref(), now)?;
         let guest = invited.map_err(|refused| match refused {
             InviteRefused::Owner => ApiError::invalid("platformId", "is your own account"),
             InviteRefused::Known => ApiError::Conflict,
@@ -207,37 +193,18 @@ pub async fn invite(
                 "One server can have {GUESTS_PER_SERVER} guests and open invitations at most. Remove one first."
             )),
         })?;
-        let view = NewGuestView { guest: GuestView::new(guest, Role::Owner), token, url };
-        Ok((ReplayableAnswer::new(StatusCode::CREATED, &view), ()))
+        Ok((StatusCode::CREATED, NewGuestView { guest: GuestView::new(guest, Role::Owner), token, url }))
     };
-    once.write(KeyCaller::User(caller), invite, |()| ()).await
+    server.write_once(once, invite, |_, _| ()).await
 }
 
 /// Removes a guest, whose watches end at once, or takes an open invitation back.
 #[utoipa::path(delete, path = "/paired-servers/{id}/guests/{guestId}", tag = "guests", security(("session" = [])),
     params(("id" = String, Path), ("guestId" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 403, description = "`owner_only`"),
 ))]
-pub async fn remove(
-    OwnedServer { user, id: server }: OwnedServer,
-    path: web::Path<(String, String)>,
-    context: web::Data<ApiContext>,
-) -> Result<HttpResponse, ApiError> {
-    let guest = GuestId::from(path.into_inner().1);
-    let (hub, watched) = (context.hub.clone(), server.clone());
-    let remove = move |db: &mut Db| {
-        access::required(db, &user.id, &server)?;
-        guests::remove(db, &server, &guest)
-    };
-    let tell = move |removed: &bool| {
-        if *removed {
-            hub.do_send(AccessChanged { server: watched });
-        }
-    };
-    if context.pool.write_and_tell(remove, tell).await? {
-        Ok(HttpResponse::Ok().json(Done::OK))
-    } else {
-        Err(ApiError::NotFound)
-    }
+pub async fn delete(server: OwnedServer, ServerPart(guest): ServerPart) -> Result<HttpResponse, ApiError> {
+    let remove = move |db: &mut Db, write: &PermittedWrite| guests::remove(db, &write.server, &guest.into());
+    server.delete(remove, |hub, server| hub.do_send(AccessChanged { server })).await
 }

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     api::{
         answer::{
-            error::{ApiError, Problem},
+            error::ApiError,
             etags::{self, Caching},
         },
         caches::map_pictures::PictureKey,
@@ -20,11 +20,7 @@ use crate::{
         maps::{self, AS_SENT, StoredMap, StoredPicture},
         paired_servers,
     },
-    domain::{
-        ids::ServerId,
-        monument::Monument,
-        time::{self, Timestamp},
-    },
+    domain::{ids::ServerId, monument::Monument, time::Timestamp},
 };
 
 /// The sizes that a picture is drawn in.
@@ -67,8 +63,6 @@ struct MapView {
     monuments: Vec<MonumentView>,
     /// `null`: the game server sent none that can be shown.
     image: Option<PictureView>,
-    #[serde(serialize_with = "time::wire_option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     wiped_at: Option<Timestamp>,
 }
 
@@ -120,7 +114,7 @@ async fn known(context: &ApiContext, id: ServerId) -> Result<KnownMap, ApiError>
 #[utoipa::path(get, path = "/paired-servers/{id}/map", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = MapView),
-    (status = 404, body = Problem, content_type = "application/problem+json",
+    (status = 404,
         description = "`not_found`; `map_unknown`: there was no link to the game server with these credentials yet, or none since the wipe"),
 ))]
 pub async fn get(
@@ -131,7 +125,7 @@ pub async fn get(
     let StoredMap { world, monuments, background, picture } = map;
     let margin = picture.as_ref().map_or(0, |picture| picture.margin);
     let image = picture.map(|StoredPicture { width, height, version, .. }| {
-        let url = context.urls.base.at(&format!("/paired-servers/{id}/map/image?v={version}"));
+        let url = context.settings.urls.base.at(&format!("/paired-servers/{id}/map/image?v={version}"));
         PictureView { url, width, height }
     });
     let monument = |monument: Monument| {
@@ -154,11 +148,10 @@ pub async fn get(
         ("Cache-Control" = String, description = "A year under the `url` of the map; otherwise asked again each time"),
     )),
     (status = 304, description = "The client has it"),
-    (status = 404, body = Problem, content_type = "application/problem+json",
-        description = "`not_found`; `map_unknown`: as for the map, or it has no picture"),
-    (status = 502, body = Problem, content_type = "application/problem+json", description = "`map_unreadable`"),
+    (status = 404, description = "`not_found`; `map_unknown`: as for the map, or it has no picture"),
+    (status = 502, description = "`map_unreadable`"),
 ))]
-pub async fn image(
+pub async fn get_image(
     WatchedServer { id, user, .. }: WatchedServer,
     Query(options): Query<PictureOptions>,
     req: HttpRequest,
@@ -179,6 +172,6 @@ pub async fn image(
         return Ok(answer.finish());
     }
     let key = PictureKey { address, port, version, size };
-    let jpeg = context.map_pictures.get(&context.pool, &user.id, key).await?.ok_or(ApiError::MapUnknown)?;
+    let jpeg = context.caches.map_pictures.get(&context.pool, &user.id, key).await?.ok_or(ApiError::MapUnknown)?;
     Ok(answer.content_type("image/jpeg").body(jpeg))
 }

@@ -1,5 +1,6 @@
 //! Paired game servers: `/paired-servers`, `/paired-servers/{id}`.
 
+use actix::Addr;
 use actix_web::{HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use secrecy::SecretBox;
@@ -10,7 +11,7 @@ use crate::{
     api::{
         answer::{
             done::Done,
-            error::{ApiError, Problem},
+            error::ApiError,
             fields::{IntegerOrText, is_platform_id, one_line},
             list_page::{ListPage, ListPlace},
         },
@@ -19,7 +20,7 @@ use crate::{
             caller::Caller,
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
-            paired_server::{OwnedServer, WatchedServer},
+            paired_server::{OwnedServer, PermittedWrite, WatchedServer},
             query::Query,
             session_user::SessionUser,
         },
@@ -35,14 +36,14 @@ use crate::{
     domain::{
         access::Role,
         game_address::GameAddress,
-        ids::ServerId,
+        ids::{ServerId, UserId},
         link_reason::LinkReason,
         server_state::ConnectionState,
-        time::{self, Timestamp},
+        time::Timestamp,
     },
     pairings::{self, PairingOutcome, PairingRefused, PairingRequest, PairingSource},
     push::worker::ServersChanged,
-    relay::hub::{LinkStatus, ServerPaired, ServerRemoved},
+    relay::hub::{Hub, LinkStatus, ServerPaired, ServerRemoved},
 };
 
 /// The values that the game shows when a server is paired.
@@ -51,7 +52,7 @@ use crate::{
 #[schema(example = json!({
     "address": "rust.example.com", "port": 28082, "playerId": "76561198000000001", "playerToken": "-1234567890", "name": "My server"
 }))]
-pub struct NewPairedServer {
+pub struct CreatePairedServer {
     /// Host name or IP address of the game server.
     #[garde(skip)]
     #[schema(format = "host")]
@@ -107,8 +108,6 @@ pub(in crate::api) struct PairedServerView {
     connection: ConnectionView,
     /// Alarms that go on, drills aside.
     open_incidents: i64,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
 }
 
@@ -117,20 +116,17 @@ pub(in crate::api) struct PairedServerView {
 struct ConnectionView {
     /// `connecting`, `connected`, `unreachable`, `rejected` (pair again), `no_credentials` or `paused`.
     state: ConnectionState,
-    #[serde(serialize_with = "time::wire")]
-    #[schema(value_type = String, format = DateTime)]
     since: Timestamp,
     /// In words for the owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     reason: Option<LinkReason>,
-    #[serde(serialize_with = "time::wire_option", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     next_attempt_at: Option<Timestamp>,
 }
 
 #[derive(Serialize, ToSchema)]
-struct PairedServerList {
+pub(in crate::api) struct PairedServerList {
     servers: Vec<PairedServerView>,
     /// The `before` of the next page; `null` after the last.
     next: Option<String>,
@@ -143,7 +139,7 @@ impl PairedServerView {
         ListPlace::new(u64::from(self.role != Role::Owner), format!("{at:016} {}", self.id))
     }
 
-    pub fn new(server: PairedServer, role: Role, link: Option<LinkStatus>, open_incidents: i64) -> Self {
+    pub(crate) fn new(server: PairedServer, role: Role, link: Option<LinkStatus>, open_incidents: i64) -> Self {
         let connection = match link {
             Some(LinkStatus { state, since, reason, next_attempt_at }) => {
                 ConnectionView { state, since, reason, next_attempt_at }
@@ -181,9 +177,19 @@ pub async fn list(
     Query(page): Query<ListPage>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
+    Ok(HttpResponse::Ok().json(page_of(user.id, access.only().cloned(), &page, &context).await?))
+}
+
+/// A page of the servers that this user may watch, or of the `only` one.
+pub(in crate::api) async fn page_of(
+    user: UserId,
+    only: Option<ServerId>,
+    page: &ListPage,
+    context: &ApiContext,
+) -> Result<PairedServerList, ApiError> {
     let read = move |db: &mut Db| {
-        let mut servers = access::servers_of(db, &user.id)?;
-        servers.retain(|(server, _)| access.only().is_none_or(|only| *only == server.id));
+        let mut servers = access::servers_of(db, &user)?;
+        servers.retain(|(server, _)| only.as_ref().is_none_or(|only| *only == server.id));
         let ids: Vec<ServerId> = servers.iter().map(|(server, _)| server.id.clone()).collect();
         Ok((servers, incidents::open(db, &ids)?, ids))
     };
@@ -194,24 +200,22 @@ pub async fn list(
         PairedServerView::new(server, role, link, open.unwrap_or_default())
     };
     let (servers, next) = page.cut(servers.into_iter().map(view).collect(), PairedServerView::place)?;
-    Ok(HttpResponse::Ok().json(PairedServerList { servers, next }))
+    Ok(PairedServerList { servers, next })
 }
 
 /// Pairs a game server by hand. Pairing the same one again replaces its token.
 #[utoipa::path(post, path = "/paired-servers", tag = "paired servers", security(("session" = [])),
-    request_body = NewPairedServer, responses(
+    request_body = CreatePairedServer, responses(
     (status = 201, body = PairedServerView),
     (status = 200, body = PairedServerView, description = "Paired before; the token was replaced"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`limit_reached`"),
-    (status = 429, body = Problem, content_type = "application/problem+json",
-        description = "`rate_limited`: many new addresses in the last minute"),
-    (status = 503, body = Problem, content_type = "application/problem+json",
-        description = "`awaits_key`: what is stored of it cannot be read now, and is not replaced"),
+    (status = 409, description = "`limit_reached`"),
+    (status = 429, description = "`rate_limited`: many new addresses in the last minute"),
+    (status = 503, description = "`awaits_key`: what is stored of it cannot be read now, and is not replaced"),
 ))]
-pub async fn pair(
+pub async fn create(
     user: SessionUser,
     once: Idempotent,
-    Json(pairing): Json<NewPairedServer>,
+    Json(pairing): Json<CreatePairedServer>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let address = GameAddress::parse(&pairing.address)
@@ -228,9 +232,9 @@ pub async fn pair(
     let owner = request.owner.clone();
     let known = context.pool.read(move |db| paired_servers::list_for(db, &owner)).await?;
     let mut links = context.connections(known.into_iter().map(|server| server.id).collect()).await?;
-    let (vault, random, now) = (context.vault.clone(), context.random.clone(), context.clock.now());
-    let (outbound, policy) = (context.outbound.clone(), context.link_policy);
-    let (hub, push, caller) = (context.hub.clone(), context.push.clone(), request.owner.clone());
+    let (vault, random, now) = (context.keys.vault.clone(), context.random.clone(), context.clock.now());
+    let (outbound, policy) = (context.limits.outbound.clone(), context.settings.link_policy);
+    let (hub, push, caller) = (context.services.hub.clone(), context.services.push.clone(), request.owner.clone());
     let pair = move |db: &mut Db| {
         let paired = pairings::pair_server(db, &vault, &random, request, &outbound, now)?;
         let PairingOutcome { server, is_new, changed, .. } = paired.map_err(|refused| match refused {
@@ -254,11 +258,11 @@ pub async fn pair(
         Ok((ReplayableAnswer::new(status, &PairedServerView::new(server, Role::Owner, link, open)), told))
     };
     let user = caller.clone();
-    let tell = move |(server, changed): &(ServerId, bool)| {
+    let notify = move |(server, changed): &(ServerId, bool)| {
         hub.do_send(ServerPaired { server: server.clone(), changed: *changed });
         push.do_send(ServersChanged { user });
     };
-    once.write(KeyCaller::User(caller), pair, tell).await
+    once.write(KeyCaller::User(caller), pair, notify).await
 }
 
 /// One server this user may watch.
@@ -280,25 +284,16 @@ pub async fn get(
 #[utoipa::path(delete, path = "/paired-servers/{id}", tag = "paired servers", security(("session" = [])),
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
-    (status = 403, body = Problem, content_type = "application/problem+json", description = "`owner_only`"),
+    (status = 403, description = "`owner_only`"),
 ))]
-pub async fn remove(
-    OwnedServer { user, id }: OwnedServer,
-    context: web::Data<ApiContext>,
-) -> Result<HttpResponse, ApiError> {
-    let (hub, push) = (context.hub.clone(), context.push.clone());
-    let (server, owner) = (id.clone(), user.id.clone());
-    let tell = move |deleted: &bool| {
-        if *deleted {
-            hub.do_send(ServerRemoved { server: id });
-            push.do_send(ServersChanged { user: owner });
-        }
+pub async fn delete(server: OwnedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let (push, user) = (context.services.push.clone(), server.user.id.clone());
+    let delete = |db: &mut Db, write: &PermittedWrite| paired_servers::delete(db, &write.user.id, &write.server);
+    let notify = move |hub: &Addr<Hub>, server| {
+        hub.do_send(ServerRemoved { server });
+        push.do_send(ServersChanged { user });
     };
-    // Names the owner again: access was read before this statement, and may have ended since.
-    match context.pool.write_and_tell(move |db| paired_servers::delete(db, &user.id, &server), tell).await? {
-        true => Ok(HttpResponse::Ok().json(Done::OK)),
-        false => Err(ApiError::NotFound),
-    }
+    server.delete(delete, notify).await
 }
 
 fn open_incidents(db: &mut Db, server: &ServerId) -> Result<i64, DbError> {

@@ -1,0 +1,190 @@
+//! A drill: a test alarm through every step that a real one passes, to every dashboard and by every channel.
+
+use std::time::Duration;
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Serialize;
+use tokio::{
+    pin, select,
+    time::{sleep, sleep_until},
+};
+use utoipa::ToSchema;
+
+use crate::{
+    api::{
+        answer::error::ApiError, context::ApiContext, extract::paired_server::OwnedServer,
+        server::alarm_deliveries::SpokenView,
+    },
+    db::{
+        alarm_rules,
+        channels::{self, StoredChannel},
+        deliveries::{self, StoredDelivery},
+        engine::{error::DbError, pool::Db},
+        notices::NoticeDeliveryState,
+        spoken_alarms, team_chat_settings,
+    },
+    domain::{
+        channel::{ChannelFault, ChannelKind},
+        drill::{DrillReach, DrilledMessage},
+        ids::{ServerId, UserId},
+        spoken_alarm::SpokenState,
+    },
+    relay::hub::{DrillError, DrillOutcome, StartDrill},
+};
+
+/// For so long the answer waits for the channels of the first step.
+const CHANNELS_WITHIN: Duration = Duration::from_secs(5);
+/// Least time between two looks at them.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Time between two looks at a line in the team's chat.
+const SPOKEN_EVERY: Duration = Duration::from_millis(500);
+
+/// The result of a drill.
+#[derive(Serialize, ToSchema)]
+struct DrillReport {
+    incident: String,
+    /// Sockets that the test alarm was written to; 0: no one watches.
+    sockets: usize,
+    /// The user's channels, oldest first, as far as the drill came by each within some seconds. Later:
+    /// `GET /paired-servers/{id}/alarms/{incident}/deliveries`.
+    #[schema(max_items = 20)]
+    channels: Vec<DrilledChannel>,
+    /// The line in the team's chat, as far as it came; null: `announcements.raid` of the chat settings is off.
+    #[serde(rename = "teamChat")]
+    team_chat: Option<SpokenView>,
+}
+
+/// A drill's ways besides the sockets.
+#[derive(Default)]
+struct DrilledWays {
+    channels: Vec<DrilledChannel>,
+    /// Alarms are announced in the team's chat.
+    are_announced: bool,
+    team_chat: Option<SpokenView>,
+}
+
+impl DrilledWays {
+    /// True if one is on its way.
+    fn are_open(&self) -> bool {
+        let is_queued = self.team_chat.as_ref().is_none_or(|line| line.state == SpokenState::Queued);
+        self.are_announced && is_queued || self.channels.iter().any(|channel| channel.reach == DrillReach::Sending)
+    }
+}
+
+/// A channel in a drill.
+#[derive(Serialize, ToSchema)]
+struct DrilledChannel {
+    id: String,
+    kind: ChannelKind,
+    name: String,
+    /// `accepted`: the other side took it; `failed`; `sending`; `later`: in a later step of the rules; `unused`: the rules
+    /// do not name it, or it is disabled or gone.
+    reach: DrillReach,
+    /// Status of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<ChannelFault>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'static str>,
+}
+
+/// Sends a test alarm through every step that a real one passes, marked as a drill.
+#[utoipa::path(post, path = "/paired-servers/{id}/drill", tag = "paired servers", security(("session" = [])),
+    params(("id" = String, Path)), responses(
+    (status = 200, body = DrillReport),
+    (status = 403, description = "`owner_only`"),
+))]
+pub async fn create_drill(
+    server: OwnedServer,
+    context: web::Data<ApiContext>,
+    req: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    context.limits.rate_limits.take_drill(&req, &server.user.id)?;
+    let (id, user) = (server.id.clone(), server.user.id.clone());
+    let drilled = context
+        .services
+        .hub
+        .send(StartDrill { server: server.id })
+        .await
+        .map_err(|error| ApiError::Unavailable(Box::new(error)))?;
+    let drilled = drilled.map_err(|error| match error {
+        DrillError::UnknownServer => ApiError::NotFound,
+        DrillError::Unavailable => ApiError::Unavailable("the drill was not stored".into()),
+    })?;
+    // The alarm rings, also where the database does not say by which channels.
+    let DrilledWays { channels, team_chat, .. } =
+        follow(&context, &id, &user, &drilled.incident).await.unwrap_or_default();
+    let DrillOutcome { incident, sockets } = drilled;
+    Ok(HttpResponse::Ok().json(DrillReport { incident, sockets, channels, team_chat }))
+}
+
+/// The ways, once the first step was made, or as far as it came in time.
+async fn follow(
+    context: &ApiContext,
+    server: &ServerId,
+    user: &UserId,
+    incident: &str,
+) -> Result<DrilledWays, DbError> {
+    let until = sleep_until(tokio::time::Instant::now() + CHANNELS_WITHIN);
+    pin!(until);
+    loop {
+        let settled = context.services.channels.settled();
+        pin!(settled);
+        settled.as_mut().enable();
+        let (server, user, incident) = (server.clone(), user.clone(), incident.to_owned());
+        let now = context.clock.now();
+        let read = move |db: &mut Db| {
+            let are_announced = team_chat_settings::get(db, &server)?.announcements.raid;
+            let line = spoken_alarms::get(db, &server, &incident)?.filter(|_| are_announced);
+            let channels = drilled_channels(db, &server, &user, &incident)?;
+            Ok(DrilledWays { channels, are_announced, team_chat: line.map(|line| SpokenView::new(line, now)) })
+        };
+        let ways = context.pool.read(read).await?;
+        if !ways.are_open() {
+            return Ok(ways);
+        }
+        // Lines in the chat give no news here.
+        let is_spoken = ways.are_announced;
+        select! {
+            () = &mut until => return Ok(ways),
+            () = settled => sleep(LOOK_EVERY).await,
+            () = sleep(SPOKEN_EVERY), if is_spoken => {}
+        }
+    }
+}
+
+fn drilled_channels(
+    db: &mut Db,
+    server: &ServerId,
+    user: &UserId,
+    incident: &str,
+) -> Result<Vec<DrilledChannel>, DbError> {
+    let channels = channels::list(db, user)?;
+    let plan = alarm_rules::raid_plan(db, server, user, &channels)?;
+    let messages = deliveries::list(db, incident, user)?;
+    let drilled = channels.into_iter().map(|channel| {
+        let id = channel.id();
+        let after = plan.iter().find(|step| step.channels.contains(&id)).map(|step| step.after_seconds);
+        let newest = messages.iter().rev().find(|message| message.channel_id == channel.id);
+        DrilledChannel::new(channel, newest, after)
+    });
+    drilled.collect()
+}
+
+impl DrilledChannel {
+    fn new(channel: StoredChannel, message: Option<&StoredDelivery>, after: Option<u32>) -> Result<Self, DbError> {
+        let kind = channel.kind()?;
+        let StoredChannel { id, name, .. } = channel;
+        let drilled = message.map(|message| DrilledMessage {
+            is_accepted: message.state == NoticeDeliveryState::Accepted.word(),
+            is_queued: message.state == NoticeDeliveryState::Queued.word(),
+            attempts: message.attempts,
+        });
+        let status = message.and_then(|message| message.status);
+        let reason = message.and_then(|message| ChannelFault::parse(message.reason.as_deref()?));
+        let advice = reason.map(ChannelFault::advice);
+        Ok(Self { id, kind, name, reach: DrillReach::of(drilled, after), status, reason, advice })
+    }
+}
