@@ -1,0 +1,88 @@
+// Calls to the API of the service. What goes wrong is a `Problem` with the words of the service.
+
+const root = document.documentElement.dataset;
+
+/** URL below which the API is. */
+export const API = location.origin + (root.base ?? "");
+
+/** Hash of the files that this page came with. */
+export const PAGES = root.hash ?? "";
+
+/** A call that was refused or did not arrive. */
+export class Problem extends Error {
+  /** @param {{ status: number, code: string, detail: string, errors?: { path: string, message: string }[], retryAfter?: number }} problem */
+  constructor({ status, code, detail, errors = [], retryAfter }) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+    this.errors = errors;
+    this.retryAfter = retryAfter;
+  }
+}
+
+/** Called when a call is answered that the sign-in has ended. */
+let signedOut = () => {};
+
+/** @param {() => void} handler */
+export function onSignedOut(handler) {
+  signedOut = handler;
+}
+
+/** The last `Date` of an answer and when it came, for the clock of the service. */
+export const served = { date: 0, at: 0 };
+
+/**
+ * @param {string} method @param {string} path @param {any} [body] sent as JSON
+ * @param {Record<string, string>} [headers]
+ * @returns {Promise<any>} the JSON of the answer; a Blob if it is a picture; null if it is empty
+ */
+export async function call(method, path, body, headers = {}) {
+  const isJson = body !== undefined;
+  let answer;
+  try {
+    answer = await fetch(API + path, {
+      method,
+      headers: {
+        accept: "application/json, image/*",
+        ...(isJson ? { "content-type": "application/json" } : {}),
+        ...headers,
+      },
+      body: isJson ? JSON.stringify(body) : undefined,
+      credentials: "same-origin",
+    });
+  } catch {
+    throw new Problem({ status: 0, code: "offline", detail: "The service cannot be reached. Is this device online?" });
+  }
+  const date = Date.parse(answer.headers.get("date") ?? "");
+  if (!Number.isNaN(date)) Object.assign(served, { date, at: Date.now() });
+  if (!answer.ok) throw await problemOf(answer);
+  const type = answer.headers.get("content-type") ?? "";
+  if (type.startsWith("image/")) return answer.blob();
+  return answer.status === 204 ? null : answer.json();
+}
+
+async function problemOf(answer) {
+  const problem = await answer.json().catch(() => ({}));
+  if (answer.status === 401 && problem.code === "unauthenticated") signedOut();
+  const retryAfter = Number(answer.headers.get("retry-after")) || undefined;
+  const detail = problem.detail ?? `The service answered ${answer.status}.`;
+  return new Problem({
+    status: answer.status,
+    code: problem.code ?? "unknown",
+    detail,
+    errors: problem.errors,
+    retryAfter,
+  });
+}
+
+/** @param {string} path @returns {Promise<any>} */
+export const get = (path) => call("GET", path);
+
+/** @param {string} path @param {any} [body] @param {Record<string, string>} [headers] @returns {Promise<any>} */
+export const post = (path, body, headers) => call("POST", path, body, headers);
+
+/** @param {string} path @param {any} body @returns {Promise<any>} */
+export const patch = (path, body) => call("PATCH", path, body);
+
+/** @param {string} path @returns {Promise<any>} */
+export const remove = (path) => call("DELETE", path);

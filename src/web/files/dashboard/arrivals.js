@@ -1,0 +1,112 @@
+// Ways on which one arrives at the dashboard: by an invitation, by an alarm's notification or link, or from the page of
+// the payment provider.
+
+import { get, post } from "../api.js";
+import { bdi, button, fill, h } from "../ui/dom.js";
+import { ARRIVALS } from "../words/arrivals.js";
+import { emit, live, loadServers, show } from "./live.js";
+
+const KEY = "invitation";
+
+/**
+ * Keeps the token of an invitation over a sign-in, in this tab only, and takes it out of the address: it is a secret.
+ */
+export function keepInvitation() {
+  const token = location.pathname.endsWith("/invite") ? new URLSearchParams(location.hash.slice(1)).get("token") : null;
+  if (!token) return;
+  sessionStorage.setItem(KEY, token);
+  history.replaceState(null, "", `${document.documentElement.dataset.base ?? ""}/`);
+}
+
+/** True if an invitation waits for an answer. */
+export const isInvited = () => sessionStorage.getItem(KEY) !== null;
+
+/** Shows the place that an alarm's link names, now, and whenever a notification is clicked while this page is open. */
+export function followAlarms() {
+  showPlace(location.hash);
+  addEventListener("hashchange", () => showPlace(location.hash));
+  navigator.serviceWorker?.addEventListener("message", async ({ data }) => {
+    if (data?.type === "show") showPlace(data.place);
+    if (data?.type === "renewed") (await import("../push.js")).renewed(data.endpoint);
+  });
+}
+
+/** @param {string} hash `#server=ID&x=METRES&y=METRES`, without a place if it is not known */
+function showPlace(hash) {
+  const place = new URLSearchParams(hash.slice(1));
+  const server = place.get("server") ?? "";
+  if (!live.servers.has(server)) return;
+  // A page that is loaded again shows its own place.
+  if (location.hash === hash) history.replaceState(null, "", location.pathname + location.search);
+  show(server);
+  const [x, y] = ["x", "y"].map((name) => (place.has(name) ? Number(place.get(name)) : Number.NaN));
+  if (Number.isFinite(x) && Number.isFinite(y)) emit("flyTo", { x, y });
+}
+
+/** Says it if alarms no longer reach this browser, which was to be woken. @param {HTMLElement} notices */
+export async function checkPushes(notices) {
+  if (!localStorage.getItem("push")) return;
+  const { keepSubscribed } = await import("../push.js");
+  const words = await keepSubscribed(live.me.id).catch(() => "");
+  if (!words) return;
+  notices.append(
+    notice(
+      h("span", {}, words),
+      button(ARRIVALS.channels, () => emit("openTab", "more")),
+    ),
+  );
+}
+
+/** Shows what there is to say to someone who has just arrived. @param {HTMLElement} notices */
+export async function greet(notices) {
+  const billing = new URLSearchParams(location.search).get("billing");
+  if (billing) {
+    history.replaceState(null, "", location.pathname);
+    const words = ARRIVALS.billing[billing] ?? ARRIVALS.billing.portal;
+    notices.append(
+      notice(
+        h("span", {}, words),
+        button(ARRIVALS.plan, () => emit("openTab", "more")),
+      ),
+    );
+  }
+  if (isInvited()) await invite(notices);
+}
+
+async function invite(notices) {
+  const token = sessionStorage.getItem(KEY) ?? "";
+  const words = h("span", {});
+  const accept = button(ARRIVALS.accept, accepted, { kind: "primary" });
+  const element = notice(words, accept);
+  notices.append(element);
+  try {
+    const { serverName, owner } = await get(`/guest-invites/preview?token=${encodeURIComponent(token)}`);
+    fill(words, bdi(owner.displayName), ` ${ARRIVALS.invites} `, bdi(serverName), ".");
+  } catch (problem) {
+    sessionStorage.removeItem(KEY);
+    fill(words, problem.message);
+    accept.remove();
+  }
+
+  async function accepted() {
+    try {
+      const { serverId } = await post("/guest-invites/accept", { token });
+      sessionStorage.removeItem(KEY);
+      element.remove();
+      await loadServers();
+      show(serverId);
+    } catch (problem) {
+      fill(words, problem.message);
+    }
+  }
+}
+
+function notice(...content) {
+  const element = h(
+    "div",
+    { class: "notice", role: "status" },
+    content,
+    button(ARRIVALS.close, () => element.remove()),
+  );
+  return element;
+}
