@@ -1,0 +1,297 @@
+// The user, the servers and their live states. Parts of the page ask to be called when a topic changes.
+
+import { get, onSignedOut, PAGES, served } from "../api.js";
+import { RelayClient } from "../relay-client.js";
+import { canShare, SharedRelay } from "../relay-shared.js";
+import { setAhead } from "../ui/time.js";
+
+/** Entries of the feed and lines of chat that are kept for each server, and entries with older ones that were asked for. */
+const KEPT = 300;
+const MOST = 3000;
+/** Entries of a page of older ones, and of one that begins with the newest. */
+const PAGE = 200;
+const WHOLE_PAGE = 500;
+/** Milliseconds between two questions for a map, doubled each time. */
+const MAP_PAUSES = { least: 2000, most: 5 * 60_000 };
+/** Places of a trail that are kept for each member. */
+const TRAIL = 120;
+/** A jump of more metres is a respawn, not a walk. */
+export const JUMP = 300;
+
+export const live = {
+  /** @type {any} `/client-config` */ config: null,
+  /** @type {any} `/me` */ me: null,
+  /** @type {Map<string, any>} by id, in the order of the service */ servers: new Map(),
+  /** @type {any} the server that is shown */ current: null,
+  connection: { state: "connecting", reason: "", retryAt: 0, since: 0 },
+  /** @type {any} */ relay: null,
+};
+
+/** The connection is one for all tabs, where tabs can agree. @type {SharedRelay | null} */
+let shared = null;
+
+/** @type {Map<string, Set<(value?: any) => void>>} */
+const listeners = new Map();
+/** Topics of which listeners are called with the next frame. */
+const waiting = new Set();
+
+/**
+ * Calls `listener` when the topic changes: `connection`, `servers`, `current`, `raids`, `me`; of the server that is
+ * shown: `server`, `team`, `mapMarkers`, `devices`, `mapNotes`, `feed`, `chat`, `map`.
+ * @param {string} topics with blanks between them @param {(value?: any) => void} listener
+ */
+export function on(topics, listener) {
+  for (const topic of topics.split(" ")) {
+    if (!listeners.has(topic)) listeners.set(topic, new Set());
+    listeners.get(topic)?.add(listener);
+  }
+}
+
+export function emit(topic, value) {
+  for (const listener of listeners.get(topic) ?? []) listener(value);
+}
+
+/** Once for all changes until the next frame, so that a burst of patches is drawn once. */
+function emitSoon(topic) {
+  if (waiting.size === 0) requestAnimationFrame(emitWaiting);
+  waiting.add(topic);
+}
+
+function emitWaiting() {
+  const topics = [...waiting];
+  waiting.clear();
+  const called = new Set();
+  for (const topic of topics) {
+    for (const listener of listeners.get(topic) ?? []) {
+      if (called.has(listener)) continue;
+      called.add(listener);
+      listener();
+    }
+  }
+}
+
+/** Begins to watch the servers. @param {any[]} [servers] if they are known; else they are asked for */
+export async function connect(servers) {
+  onSignedOut(() => emit("signedOut"));
+  if (live.config.urls.relay) {
+    shared = canShare() ? new SharedRelay(`${PAGES} ${live.me.id}`, () => loadServers().catch(() => {})) : null;
+    live.relay = new RelayClient({
+      api: location.origin + (document.documentElement.dataset.base ?? ""),
+      relay: live.config.urls.relay,
+      handlers,
+      platform: shared ? { WebSocket: shared.WebSocket } : {},
+    });
+  }
+  if (servers) takeServers(servers);
+  else await loadServers();
+  await start();
+  for (const name of ["online", "pageshow", "focus"]) addEventListener(name, () => live.relay?.wake());
+  document.addEventListener("visibilitychange", () => document.hidden || live.relay?.wake());
+  // A page in the back-forward cache must not hold a socket.
+  addEventListener("pagehide", () => {
+    live.relay?.stop();
+    shared?.leave();
+  });
+  addEventListener("pageshow", (event) => event.persisted && start());
+}
+
+async function start() {
+  await shared?.join(live.relay);
+  live.relay?.start();
+}
+
+/** Loads the list of servers again: at the start, and when one was paired, shared or lost. */
+export async function loadServers() {
+  const { servers } = await get("/paired-servers?limit=100");
+  setAhead(served.date - served.at);
+  takeServers(servers);
+}
+
+/** @param {any[]} servers all that there are */
+function takeServers(servers) {
+  const ids = new Set(servers.map(({ id }) => id));
+  for (const id of live.servers.keys()) {
+    if (ids.has(id)) continue;
+    live.servers.delete(id);
+    live.relay?.unwatch(id);
+  }
+  for (const info of servers) {
+    const known = live.servers.get(info.id);
+    if (known) known.info = info;
+    else
+      live.servers.set(info.id, {
+        id: info.id,
+        info,
+        state: null,
+        feed: [],
+        // The `next` of the last page; null: there are no older ones; empty: some were dropped again.
+        olderFeed: null,
+        // `loading`, `loaded` or `failed`: feed, chat and map from before.
+        past: "",
+        feedRoom: KEPT,
+        chat: [],
+        trails: new Map(),
+        map: null,
+        mapPause: MAP_PAUSES.least,
+        heardAt: 0,
+      });
+    live.relay?.watch(info.id);
+  }
+  if (!live.servers.has(live.current?.id)) {
+    show(localStorage.getItem("server") ?? "");
+  }
+  emit("servers");
+}
+
+/** Shows another server. @param {string} id an unknown one: the first server */
+export function show(id) {
+  const server = live.servers.get(id) ?? live.servers.values().next().value ?? null;
+  if (server === live.current) return;
+  live.current = server;
+  if (server) {
+    localStorage.setItem("server", server.id);
+    loadPast(server);
+  }
+  emit("current");
+}
+
+/** Loads once for each server what is not in its state: map, feed and chat. */
+async function loadPast(server) {
+  if (server.past !== "" && server.past !== "failed") return;
+  server.past = "loading";
+  const loads = [
+    loadMap(server),
+    get(`/intel/${server.id}/timeline?limit=100`).then(({ entries, next }) => {
+      server.olderFeed = next;
+      remember(server, "feed", entries);
+    }),
+    get(`/paired-servers/${server.id}/chat?limit=100`).then(({ lines }) => remember(server, "chat", lines)),
+  ];
+  const results = await Promise.allSettled(loads);
+  server.past = results.some(({ status }) => status === "rejected") ? "failed" : "loaded";
+  if (server !== live.current) return;
+  emitSoon("feed");
+  emitSoon("chat");
+}
+
+/** Loads older entries of the feed. Their places are those of the service: what it calls `next` is asked for. */
+export async function loadOlder(server) {
+  const place = server.olderFeed
+    ? `limit=${PAGE}&before=${encodeURIComponent(server.olderFeed)}`
+    : `limit=${WHOLE_PAGE}`;
+  const { entries, next } = await get(`/intel/${server.id}/timeline?${place}`);
+  server.feedRoom = Math.min(MOST, Math.max(server.feedRoom, server.feed.length) + entries.length);
+  server.olderFeed = server.feedRoom === MOST ? null : next;
+  remember(server, "feed", entries);
+}
+
+async function loadMap(server) {
+  server.map = await get(`/paired-servers/${server.id}/map`).catch((problem) => {
+    if (problem.status === 404 || problem.status === 503) return null;
+    throw problem;
+  });
+  if (server === live.current) emit("map");
+}
+
+/** Asks for the map again: there was none yet, as after the pairing, or the world is another one. */
+function keepMap(server) {
+  const { connection, wipedAt } = server.state.server ?? {};
+  const isOld = server.map
+    ? server.map.wipedAt && wipedAt && server.map.wipedAt !== wipedAt
+    : connection === "connected";
+  if (!isOld || server.past !== "loaded" || server.isMapAsked) return;
+  server.isMapAsked = true;
+  server.mapPause = Math.min(MAP_PAUSES.most, 2 * server.mapPause);
+  loadMap(server)
+    .catch(() => {})
+    .finally(() => setTimeout(() => (server.isMapAsked = false), server.mapPause));
+}
+
+/** Puts entries into a list of a server, newest first, each once. */
+function remember(server, list, entries) {
+  const known = new Map(server[list].map((entry) => [entry.id ?? entry.ts + entry.title, entry]));
+  for (const entry of entries) known.set(entry.id ?? entry.ts + entry.title, entry);
+  const all = [...known.values()].sort((a, b) => (a.ts < b.ts ? 1 : -1));
+  const room = list === "feed" ? server.feedRoom : KEPT;
+  if (list === "feed" && all.length > room && room < MOST) server.olderFeed = "";
+  server[list] = all.slice(0, room);
+  if (server === live.current) emitSoon(list);
+}
+
+/** Every incident of every server. @returns {import("../raid.js").Incident[]} */
+export function incidents() {
+  return [...live.servers.values()].flatMap((server) =>
+    Object.entries(server.state?.raids ?? {}).map(([id, raid]) => ({
+      serverId: server.id,
+      serverName: nameOf(server),
+      id,
+      raid,
+    })),
+  );
+}
+
+/** @param {any} server */
+export function nameOf(server) {
+  return server.state?.server?.name || server.info.name || server.info.address;
+}
+
+const handlers = {
+  status({ state, reason = "", retryAt = 0 }) {
+    const since = state === "live" ? 0 : live.connection.since || Date.now();
+    live.connection = { state, reason, retryAt, since };
+    if (state === "live") {
+      setAhead(live.relay.serviceTime() - Date.now());
+      if (live.current?.past === "failed") loadPast(live.current);
+    }
+    if (state === "signed_out") emit("signedOut");
+    emit("connection");
+  },
+  state(id, state, changed) {
+    const server = live.servers.get(id);
+    if (!server) return;
+    server.state = state;
+    server.heardAt = Date.now();
+    if (changed.has("team")) trace(server);
+    // Not with the next frame: a hidden page has none, and an alarm must ring there too.
+    if (changed.has("raids")) emit("raids");
+    if (changed.has("server")) emitSoon("servers");
+    if (server !== live.current) return;
+    for (const topic of changed) if (topic !== "raids") emitSoon(topic);
+    if (changed.has("raids")) emitSoon("places");
+    keepMap(server);
+  },
+  event(id, event, missed) {
+    const server = live.servers.get(id);
+    if (!server) return;
+    remember(server, "feed", [{ ...event, missed, isNew: true }]);
+    if (event.kind === "raid") emit("raids");
+  },
+  chat(id, line, missed) {
+    const server = live.servers.get(id);
+    if (server) remember(server, "chat", [{ ...line, missed }]);
+  },
+  raid() {
+    emit("raids");
+  },
+  lost() {
+    loadServers().catch(() => {});
+  },
+  message(message) {
+    emit("message", message);
+  },
+};
+
+/** Adds the places of members to their trails. */
+function trace(server) {
+  const at = performance.now();
+  for (const [id, member] of Object.entries(server.state.team?.members ?? {})) {
+    if (member.x === null) continue;
+    let trail = server.trails.get(id);
+    if (!trail) server.trails.set(id, (trail = []));
+    const last = trail.at(-1);
+    if (last && last.x === member.x && last.y === member.y) continue;
+    if (last && Math.hypot(last.x - member.x, last.y - member.y) > JUMP) trail.length = 0;
+    trail.push({ x: member.x, y: member.y, at });
+    if (trail.length > TRAIL) trail.shift();
+  }
+}

@@ -1,0 +1,173 @@
+// The raid bar: an alarm that cannot be missed, until the player takes note of it.
+
+import { notify, Siren, TabSignal, withdraw } from "../attention.js";
+import { isUnknown, sentence, shown, toRaise } from "../raid.js";
+import { bdi, button, clean, fill, h, icon, text } from "../ui/dom.js";
+import { ago, everySecond, now } from "../ui/time.js";
+import { RAID } from "../words/raid.js";
+import { SHELL } from "../words/shell.js";
+import { incidents, live, nameOf, on, show } from "./live.js";
+
+/** Incidents that go on and are shown whole, on a phone one; the others are counted. One is shown whole in any case. */
+const WHOLE = 2;
+
+/**
+ * @param {{ flyTo: (x: number, y: number) => void }} does
+ */
+export function raidBars({ flyTo }) {
+  const siren = new Siren();
+  const tab = new TabSignal();
+  const element = h("div", { class: "raids" });
+  const alerts = /** @type {HTMLElement} */ (document.getElementById("alerts"));
+  /** @type {Set<string>} */
+  const raised = new Set();
+  /** @type {Set<string>} incidents of which no notification shows any longer */
+  const withdrawn = new Set();
+  /** @type {Map<string, string>} faults of acknowledgements, by incident */
+  const faults = new Map();
+  const narrow = matchMedia("(max-width: 719px)");
+  let drawn = "";
+
+  function update() {
+    const all = incidents();
+    const { open, known } = shown(all, live.me.id, now());
+    const fresh = toRaise(all, live.me.id, now(), raised);
+    if (fresh.length > 0) raise(fresh);
+    if (open.length === 0) siren.stop();
+    for (const { id, raid } of all) {
+      if (isUnknown(raid, live.me.id) || withdrawn.has(id)) continue;
+      withdrawn.add(id);
+      withdraw(id);
+    }
+    tab.show(open.length > 0 ? `(!) RAID ${clean(open[0].raid.grid)}` : null);
+    text(alerts, open.length > 0 ? sentence(open[0].raid, ago(open[0].raid.lastAt)) : "");
+    draw(open, known);
+  }
+
+  function raise(fresh) {
+    siren.start();
+    const [{ serverId, serverName, id, raid }] = fresh;
+    notify(`RAID ${clean(raid.grid)}`, `${clean(raid.alarmName)} · ${clean(serverName)}`, id);
+    if (serverId !== live.current?.id) show(serverId);
+    if (raid.x !== null) flyTo(raid.x, raid.y);
+  }
+
+  function draw(open, known) {
+    const room = narrow.matches ? 1 : WHOLE;
+    const whole = Math.max(1, open.slice(0, room).filter(({ raid }) => raid.endedAt === null).length);
+    const bars = [...open.slice(0, whole), ...known.slice(0, 1)];
+    const now = JSON.stringify([
+      whole,
+      bars.map(({ id, raid }) => [id, raid, faults.get(id)]),
+      open.length,
+      live.servers.size,
+    ]);
+    if (now === drawn) return;
+    drawn = now;
+    const rows = open.slice(0, whole).map((incident) => openBar(incident));
+    if (open.length > whole) rows.push(moreBar(open.slice(whole), open));
+    if (open.length === 0) rows.push(...known.slice(0, 1).map(knownBar));
+    fill(element, rows);
+  }
+
+  function openBar({ serverId, serverName, id, raid }) {
+    const age = h("span", { class: "age", "data-time": raid.lastAt }, ago(raid.lastAt));
+    const server = live.servers.size > 1 ? [bdi(serverName), " · "] : [];
+    const facts = [
+      RAID.hits(raid.count),
+      " · ",
+      age,
+      raid.endedAt && ` · ${RAID.over}`,
+      raid.late && ` · ${RAID.late}`,
+      raid.drill && ` · ${RAID.drill}`,
+    ];
+    const fault = faults.get(id);
+    return h(
+      "div",
+      { class: `raid-bar${raid.endedAt ? "" : " is-open"}` },
+      h("strong", {}, icon("siren"), `${RAID.title} ${clean(raid.grid)}`),
+      h(
+        "div",
+        { class: "what" },
+        bdi(raid.alarmName),
+        h("div", { class: "quiet" }, server, facts),
+        fault && h("div", { class: "quiet" }, `${RAID.notDone} ${fault}`),
+      ),
+      h(
+        "div",
+        { class: "actions" },
+        button(RAID.acknowledge, () => acknowledge([{ serverId, id }]), { kind: "primary" }),
+        button(RAID.showOnMap, () => showOnMap(serverId, raid), { disabled: raid.x === null }),
+      ),
+    );
+  }
+
+  function moreBar(rest, all) {
+    return h(
+      "div",
+      { class: "raid-bar is-more" },
+      h("div", { class: "what" }, RAID.more(rest.length)),
+      h(
+        "div",
+        { class: "actions" },
+        button(RAID.acknowledgeAll, () => acknowledge(all)),
+      ),
+    );
+  }
+
+  function knownBar({ serverId, raid }) {
+    const at = Object.values(raid.acks).sort().at(-1);
+    return h(
+      "div",
+      { class: "raid-bar is-known" },
+      icon("check"),
+      h(
+        "div",
+        { class: "what" },
+        `${RAID.title} ${clean(raid.grid)} · `,
+        bdi(raid.alarmName),
+        " ",
+        h("span", { class: "quiet" }, RAID.known(ago(at))),
+      ),
+      h(
+        "div",
+        { class: "actions" },
+        button(RAID.showOnMap, () => showOnMap(serverId, raid), { disabled: raid.x === null }),
+      ),
+    );
+  }
+
+  function showOnMap(serverId, raid) {
+    show(serverId);
+    flyTo(raid.x, raid.y);
+  }
+
+  function acknowledge(list) {
+    siren.stop();
+    for (const { serverId, id } of list) {
+      live.relay.acknowledge(serverId, id).then(
+        () => faults.delete(id),
+        (error) => {
+          faults.set(id, error.message);
+          update();
+        },
+      );
+    }
+  }
+
+  on("raids connection", update);
+  on("servers current", () =>
+    tab.rename(live.current ? `${clean(nameOf(live.current))} · ${SHELL.product}` : SHELL.product),
+  );
+  everySecond(() => {
+    for (const age of element.querySelectorAll(".age"))
+      text(age, ago(/** @type {HTMLElement} */ (age).dataset.time ?? null));
+    update();
+  });
+  addEventListener("keydown", (event) => {
+    if (!event.altKey || event.code !== "KeyA") return;
+    event.preventDefault();
+    acknowledge(incidents().filter(({ raid }) => isUnknown(raid, live.me.id)));
+  });
+  return { element, siren };
+}
