@@ -1,0 +1,300 @@
+// The live map of the server that is shown: one canvas, its tools, and what was chosen on it.
+
+import { post, remove } from "../api.js";
+import { live, on } from "../dashboard/live.js";
+import { h, text } from "../ui/dom.js";
+import { everySecond, now as serviceNow } from "../ui/time.js";
+import { MAP } from "../words/map.js";
+import { SHELL } from "../words/shell.js";
+import { ageOfMap } from "./age.js";
+import { mapCard } from "./card.js";
+import { Flight, Glide } from "./flight.js";
+import { listen } from "./gestures.js";
+import { labelOf } from "./grid.js";
+import { thingsOf } from "./looks.js";
+import { Motion } from "./motion.js";
+import { noteForm } from "./note-form.js";
+import { Painter } from "./painter.js";
+import { measure, wordsOf } from "./ruler.js";
+import { alarmsOf, countsOf, pictureOf, staleLayers } from "./scene.js";
+import { layerMenu, mapButtons, shownLayers } from "./tools.js";
+import { View } from "./view.js";
+
+/** Metres that are seen around a place to which the map flies. */
+const SEEN = 1200;
+
+export class LiveMap {
+  constructor() {
+    this.view = new View(4000);
+    this.motion = new Motion();
+    this.show = shownLayers();
+    /** @type {import("./looks.js").Thing[]} */
+    this.things = [];
+    /** @type {ImageBitmap | null} */
+    this.picture = null;
+    /** @type {string | null} id of the thing that was chosen */
+    this.selected = null;
+    /** @type {string | null} id of the thing that is kept in the middle */
+    this.followed = null;
+    /** @type {string | null} tool in use */
+    this.mode = null;
+    /** @type {[number, number][]} */
+    this.measured = [];
+    /** @type {((x: number, y: number) => void) | null} */
+    this.chosen = null;
+    this.glide = new Glide(() => this.#soon());
+    /** @type {Flight | null} */
+    this.flight = null;
+    /** @type {number | null} the next frame, if one was asked for */
+    this.frame = null;
+    const reduced = matchMedia("(prefers-reduced-motion: reduce)");
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    this.isReduced = () => reduced.matches;
+    this.isDark = () => dark.matches;
+    dark.addEventListener("change", () => this.#redraw());
+    this.canvas = h("canvas", { role: "application", "aria-label": MAP.name, tabindex: "0" });
+    this.painter = new Painter(this.canvas, this.view);
+    this.plate = h("div", { class: "map-plate", role: "status" });
+    this.place = h("div", { class: "map-place" });
+    this.old = ageOfMap();
+    this.card = this.#makeCard();
+    this.menu = layerMenu(this.show, () => this.#redraw());
+    this.buttons = this.#makeButtons();
+    this.form = noteForm({
+      save: (note) => post(`/intel/${live.current.id}/map-notes`, note),
+      close: () => this.use(null),
+    });
+    this.element = h(
+      "main",
+      { class: "map" },
+      h("h1", { class: "hidden-text" }, SHELL.product),
+      this.canvas,
+      this.menu.element,
+      this.buttons.element,
+      this.place,
+      this.plate,
+      this.card.element,
+      this.form.element,
+      this.old,
+    );
+    this.canvas.addEventListener("keydown", (event) => event.key === "Escape" && this.select(this.use(null)));
+    new ResizeObserver(() => {
+      this.painter.resize();
+      this.#redraw();
+    }).observe(this.canvas);
+    on("current", () => this.#changeServer());
+    on("map", () => this.#loadPicture());
+    on("team mapMarkers devices mapNotes", () => this.#update());
+    on("places connection raids", () => this.#soon());
+    on("choosePlace", (done) => this.#choosePlace(done));
+    on("followMember", (id) => this.follow(`member ${id}`));
+    everySecond(() => {
+      this.old.update();
+      this.#soon();
+    });
+  }
+
+  #makeCard() {
+    return mapCard({
+      close: () => this.select(null),
+      follow: (id) => this.follow(id),
+      isFollowed: (id) => this.followed === id,
+      removeNote: (id) => remove(`/intel/${live.current.id}/map-notes/${id}`).then(() => this.select(null)),
+      choose: (thing) => this.choose(thing.id),
+    });
+  }
+
+  #makeButtons() {
+    const { zoom } = listen(this.canvas, this.view, {
+      moved: () => this.#redraw(),
+      held: () => this.followed && this.follow(null),
+      tapped: (left, top) => this.#tap(left, top),
+      pointed: (left, top) => text(this.place, labelOf(this.view.size, ...this.view.toWorld(left, top))),
+    });
+    const whole = () => {
+      this.follow(null);
+      this.view.fit();
+      this.#redraw();
+    };
+    const use = (mode) => () => this.use(this.mode === mode ? null : mode);
+    return mapButtons({ zoom, whole, measure: use("measure"), note: use("note") });
+  }
+
+  /** The next place that is chosen is for another part of the page. @param {(x: number, y: number) => Promise<any>} done */
+  #choosePlace(done) {
+    this.use("place");
+    this.chosen = (x, y) =>
+      done(x, y).then(
+        () => this.use(null),
+        (problem) => text(this.plate, problem.message),
+      );
+  }
+
+  /** Uses a tool: `measure`, `note`, `place`, or null for none. */
+  use(mode) {
+    this.mode = mode;
+    this.chosen = null;
+    this.measured = [];
+    this.form.hide();
+    this.buttons.use(mode);
+    this.canvas.classList.toggle("is-measuring", mode !== null);
+    text(this.plate, MAP.modes[mode] ?? "");
+    this.#soon();
+  }
+
+  /** Chooses a thing by its id; null for none. */
+  select(id) {
+    this.selected = id;
+    this.#showCard();
+    this.#soon();
+  }
+
+  /** Keeps a thing in the middle; null ends that. */
+  follow(id) {
+    this.followed = id;
+    const thing = id && this.things.find((thing) => thing.id === id);
+    if (thing && this.view.zoom < 2) this.view.scale = Math.min(this.view.largest, this.view.fitting * 4);
+    if (this.mode === null) text(this.plate, thing ? MAP.following(thing.name) : "");
+    this.#showCard();
+    this.#redraw();
+  }
+
+  /** Moves to a place. @param {number} x @param {number} y */
+  flyTo(x, y) {
+    this.follow(null);
+    const near = Math.min(this.view.width, this.view.height) / SEEN;
+    const scale = Math.max(this.view.scale, Math.min(this.view.largest, near));
+    this.flight = new Flight(this.view, x, y, scale, this.isReduced());
+    this.#soon();
+  }
+
+  /** Chooses a thing and moves there. @param {string} id */
+  choose(id) {
+    const thing = this.things.find((thing) => thing.id === id);
+    if (!thing) return;
+    this.flyTo(thing.x, thing.y);
+    this.select(id);
+  }
+
+  #changeServer() {
+    this.picture = null;
+    this.selected = this.followed = null;
+    this.motion = new Motion();
+    this.view.size = live.current?.state?.server?.mapSize ?? 4000;
+    this.view.fit();
+    this.use(null);
+    this.#update();
+    if (live.current?.map) this.#loadPicture();
+    this.#redraw();
+  }
+
+  async #loadPicture() {
+    const { current } = live;
+    const map = current?.map;
+    if (!map) return;
+    if (map.size !== this.view.size) {
+      this.view.size = map.size;
+      this.view.fit();
+    }
+    this.#redraw();
+    const edge = Math.max(this.element.clientWidth, this.element.clientHeight) * devicePixelRatio;
+    const blob = await pictureOf(map, edge);
+    if (!blob || current !== live.current) return;
+    this.picture = await createImageBitmap(blob);
+    this.#redraw();
+  }
+
+  #update() {
+    const state = live.current?.state;
+    this.things = state ? thingsOf(state) : [];
+    if (state?.server?.mapSize && state.server.mapSize !== this.view.size && !live.current.map) {
+      this.view.size = state.server.mapSize;
+      this.view.fit();
+      this.painter.isGroundOld = true;
+    }
+    this.motion.isStill = this.isReduced();
+    this.motion.update(this.things, performance.now());
+    for (const thing of this.things) if (thing.kind === "member") thing.entry.heading = this.motion.headingOf(thing.id);
+    this.menu.count(countsOf(this.things, live.current?.map));
+    this.#showCard();
+    this.#soon();
+  }
+
+  #showCard() {
+    this.card.show(this.things.find(({ id }) => id === this.selected) ?? null);
+  }
+
+  #tap(left, top) {
+    const [x, y] = this.view.toWorld(left, top);
+    if (this.mode === "measure") {
+      this.measured = measure(this.measured, x, y);
+      text(this.plate, wordsOf(this.measured));
+      return this.#soon();
+    }
+    if (this.chosen) return this.chosen(x, y);
+    if (this.mode === "note") {
+      this.plate.textContent = "";
+      this.measured = [[x, y]];
+      this.form.open(x, y, labelOf(this.view.size, x, y));
+      return this.#soon();
+    }
+    /** @type {any} */
+    const hit = this.painter.hits.at(left, top);
+    if (hit?.crowd) {
+      if (this.view.scale < this.view.largest / 3) {
+        this.view.zoomAt(2.5, hit.left, hit.top);
+        return this.#redraw();
+      }
+      this.selected = null;
+      this.card.show(null, hit.crowd);
+      return;
+    }
+    this.select(hit?.id ?? null);
+  }
+
+  #redraw() {
+    this.painter.isGroundOld = true;
+    this.#soon();
+  }
+
+  #soon() {
+    this.frame ??= requestAnimationFrame(() => this.#paint());
+  }
+
+  #paint() {
+    this.frame = null;
+    const at = performance.now();
+    if (this.flight) {
+      this.painter.isGroundOld = true;
+      if (this.flight.move(this.view, at)) this.flight = null;
+    }
+    const followed = this.followed && this.things.find(({ id }) => id === this.followed);
+    if (followed) {
+      const [x, y] = this.motion.placeOf(followed, at);
+      this.view.center(x, y);
+      this.painter.isGroundOld = true;
+    }
+    const alarms = alarmsOf(live.current);
+    const chosen = this.selected?.startsWith("member ") ? this.selected.slice(7) : "";
+    const isMoving = !this.isReduced();
+    this.painter.paint({
+      map: live.current?.map ?? null,
+      picture: this.picture,
+      isDark: this.isDark(),
+      show: this.show,
+      things: this.things,
+      trail: live.current?.trails.get(chosen) ?? [],
+      selected: this.selected,
+      alarms,
+      measured: this.measured,
+      stale: staleLayers(live.current?.state),
+      isGrey: !this.old.hidden,
+      now: serviceNow(),
+      isMoving,
+      placeOf: (thing) => this.motion.placeOf(thing, at),
+    });
+    const rings = isMoving && alarms.some(({ isOpen }) => isOpen);
+    if (this.flight) this.#soon();
+    else if (rings || this.motion.isMoving(at)) this.glide.next(this.canvas);
+  }
+}

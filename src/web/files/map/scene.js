@@ -1,0 +1,41 @@
+// Parts of the map that are no things of the state: alarms, and the picture of the ground.
+
+import { get } from "../api.js";
+import { incidents, live } from "../dashboard/live.js";
+import { isUnknown } from "../raid.js";
+
+/** Alarms that go on, and those that this user has not taken note of. */
+export function alarmsOf(server) {
+  const mine = incidents().filter(({ serverId, raid }) => serverId === server?.id && raid.x !== null);
+  const wanted = mine.filter(({ raid }) => raid.endedAt === null || isUnknown(raid, live.me.id));
+  return wanted.map(({ raid }) => ({
+    x: raid.x,
+    y: raid.y,
+    isOpen: raid.endedAt === null,
+    isUnknown: isUnknown(raid, live.me.id),
+  }));
+}
+
+/** The picture of a map, large enough for a view of this edge in pixels of the screen; null if there is none. */
+export async function pictureOf(map, edge) {
+  if (!map.image?.url) return null;
+  const url = new URL(map.image.url);
+  const path = url.pathname.slice((document.documentElement.dataset.base ?? "").length) + url.search;
+  return get(path + (edge > 1600 ? "" : "&size=2048")).catch(() => null);
+}
+
+/** How many things each layer has. @param {import("./looks.js").Thing[]} things @param {any} map */
+export function countsOf(things, map) {
+  const counts = new Map([["monuments", map?.monuments?.length ?? 0]]);
+  for (const { layer } of things) counts.set(layer, (counts.get(layer) ?? 0) + 1);
+  return counts;
+}
+
+/** Sections of the state that the layers are of. */
+const SECTIONS = { team: "team", events: "mapMarkers", shops: "mapMarkers", devices: "devices" };
+
+/** Layers whose section had no answer for too long. @param {any} state @returns {Set<string>} */
+export function staleLayers(state) {
+  const stale = state?.server?.stale ?? {};
+  return new Set(Object.keys(SECTIONS).filter((layer) => stale[SECTIONS[layer]]));
+}
