@@ -1,0 +1,99 @@
+// Access to this account: sign-ins, helper programs, API tokens.
+
+import { get, post, remove } from "../api.js";
+import { bdi, button, empty, h, icon } from "../ui/dom.js";
+import { checkbox, chosen, copyable, field, form, sureButton } from "../ui/form.js";
+import { ago, day } from "../ui/time.js";
+import { ACCOUNT } from "../words/account.js";
+
+/** A row of a list, with what can be done with it. */
+export function accessRow(shape, title, facts, action) {
+  return h(
+    "li",
+    { class: "row" },
+    icon(shape),
+    h(
+      "div",
+      { class: "main" },
+      h("span", { class: "title" }, title),
+      h("div", { class: "quiet" }, facts.filter(Boolean).join(" · ")),
+    ),
+    action || h("span", {}),
+  );
+}
+
+const seen = (when) => (when ? ACCOUNT.seen(ago(when)) : ACCOUNT.never);
+
+export async function sessionsSection(reload) {
+  const { sessions } = await get("/me/sessions?limit=100");
+  const rows = sessions.map(({ id, createdAt, lastSeenAt, current }) => {
+    const end = !current && sureButton(ACCOUNT.end, ACCOUNT.sure, () => remove(`/me/sessions/${id}`).then(reload));
+    return accessRow(
+      "key",
+      current ? ACCOUNT.current : ACCOUNT.since(day(createdAt)),
+      [current && ACCOUNT.since(day(createdAt)), seen(lastSeenAt)],
+      end,
+    );
+  });
+  const others =
+    sessions.length > 1 &&
+    h(
+      "div",
+      { class: "actions" },
+      sureButton(ACCOUNT.endOthers, ACCOUNT.sure, () => remove("/me/sessions").then(reload)),
+    );
+  return [h("ul", { class: "rows" }, rows), others];
+}
+
+export async function helpersSection(reload) {
+  const { devices } = await get("/pairing/device?limit=100");
+  const helpers = devices.filter(({ scope }) => scope === "helper");
+  if (helpers.length === 0) return empty("No helper program is paired.", "The set-up above gives you a code for one.");
+  return h(
+    "ul",
+    { class: "rows" },
+    helpers.map(({ id, label, createdAt, lastUsedAt }) =>
+      accessRow(
+        "radio",
+        bdi(label || "Helper program"),
+        [ACCOUNT.since(day(createdAt)), seen(lastUsedAt)],
+        sureButton(ACCOUNT.remove, ACCOUNT.sure, () => remove(`/pairing/device/${id}`).then(reload)),
+      ),
+    ),
+  );
+}
+
+export async function tokensSection(reload) {
+  const { tokens } = await get("/me/tokens?limit=100");
+  const made = h("div", {});
+  const label = h("input", { required: true, maxlength: "60" });
+  const boxes = Object.entries(ACCOUNT.scope).map(([scope, words]) => checkbox(words, scope === "read", scope));
+  const rows = tokens.map(({ id, label, scopes, lastUsedAt }) =>
+    accessRow(
+      "key",
+      bdi(label),
+      [scopes.map((scope) => ACCOUNT.scope[scope]).join(", "), seen(lastUsedAt)],
+      sureButton(ACCOUNT.remove, ACCOUNT.sure, () => remove(`/me/tokens/${id}`).then(reload)),
+    ),
+  );
+  const make = form({
+    fields: [field(ACCOUNT.label, label, "label"), h("div", {}, h("span", { class: "quiet" }, ACCOUNT.scopes), boxes)],
+    submit: ACCOUNT.makeToken,
+    send: () =>
+      post("/me/tokens", {
+        label: label.value.trim(),
+        scopes: chosen(boxes),
+      }),
+    done: ({ token }) =>
+      made.replaceChildren(
+        h(
+          "div",
+          { class: "form" },
+          h("p", {}, ACCOUNT.tokenOnce),
+          copyable(token, ACCOUNT.copy),
+          button("Done", reload),
+        ),
+      ),
+  });
+  return [tokens.length === 0 ? empty(ACCOUNT.noTokens, "") : h("ul", { class: "rows" }, rows), made, make];
+}

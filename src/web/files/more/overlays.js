@@ -1,0 +1,95 @@
+// Makes the address of an overlay, with a preview of it.
+
+import { API, get, post, remove } from "../api.js";
+import { live } from "../dashboard/live.js";
+import { addressOf, PARTS, POSITIONS, sectionsOf, THEMES } from "../overlay/options.js";
+import { OverlayView } from "../overlay/view.js";
+import { bdi, empty, fill, h } from "../ui/dom.js";
+import { checkbox, chosen, copyable, field, form, sureButton } from "../ui/form.js";
+import { ago, day } from "../ui/time.js";
+import { ACCOUNT, OVERLAY } from "../words/account.js";
+import { accessRow } from "./access.js";
+
+/** The look of the overlay, for its preview. */
+function loadStyle() {
+  if (document.getElementById("overlay-style")) return;
+  const root = document.documentElement.dataset.root ?? "";
+  document.head.append(h("link", { id: "overlay-style", rel: "stylesheet", href: `${root}/style/overlay.css` }));
+}
+
+export async function overlaySection(reload) {
+  loadStyle();
+  const { id } = live.current;
+  const { devices } = await get("/pairing/device?limit=100");
+  const overlays = devices.filter(({ scope, serverId }) => scope === "overlay" && serverId === id);
+  const boxes = PARTS.map((part) => checkbox(OVERLAY.parts[part], part !== "team", part));
+  for (const box of boxes) box.addEventListener("change", () => preview());
+  const choice = (values, words) =>
+    h(
+      "select",
+      { onchange: () => preview() },
+      values.map((value) => h("option", { value }, words[value] ?? value)),
+    );
+  const position = choice(POSITIONS, OVERLAY.positions);
+  const scale = choice(["1", "1.25", "1.5", "2", "0.75"], {});
+  const theme = choice(THEMES, OVERLAY.themes);
+  const screen = h("div", { class: "overlay-preview", role: "img", "aria-label": OVERLAY.preview });
+  const made = h("div", {});
+
+  const options = () => ({
+    server: id,
+    show: chosen(boxes),
+    pos: position.value,
+    scale: Number(scale.value),
+    theme: theme.value,
+    token: "",
+  });
+
+  /** Shows the state of now, and a raid if there is none, as one would look. */
+  function preview() {
+    const root = h("div", {});
+    fill(screen, root);
+    const chosen = options();
+    const view = new OverlayView(root, { ...chosen, scale: chosen.scale * 0.42 });
+    const time = new Date().toISOString();
+    view.take({
+      ...live.current.state,
+      raids: { example: { grid: "H5", alarmName: "Main base north", count: 3, lastAt: time, endedAt: null, acks: {} } },
+    });
+    for (const event of live.current.feed.slice(0, 2).reverse()) view.add({ ...event, ts: time });
+  }
+
+  const make = form({
+    fields: [
+      h("div", {}, h("span", { class: "quiet" }, OVERLAY.show), boxes),
+      field(OVERLAY.position, position),
+      field(OVERLAY.scale, scale),
+      field(OVERLAY.theme, theme),
+      screen,
+    ],
+    submit: OVERLAY.make,
+    send: async () => {
+      const chosen = options();
+      const { code } = await post("/pairing/device/code", {
+        scope: "overlay",
+        serverId: id,
+        sections: sectionsOf(chosen.show),
+        label: `Overlay: ${chosen.show.map((part) => OVERLAY.parts[part]).join(", ")}`,
+      });
+      const { token } = await post("/pairing/device/activate", { code });
+      return addressOf(`${API}/overlay`, { ...chosen, token });
+    },
+    done: (address) =>
+      fill(made, h("div", { class: "form" }, h("p", {}, OVERLAY.address), copyable(address, ACCOUNT.copy))),
+  });
+  preview();
+  const rows = overlays.map(({ id: device, label, createdAt, lastUsedAt }) =>
+    accessRow(
+      "monitor",
+      bdi(label || OVERLAY.title),
+      [ACCOUNT.since(day(createdAt)), lastUsedAt ? ACCOUNT.seen(ago(lastUsedAt)) : ACCOUNT.never],
+      sureButton(ACCOUNT.remove, ACCOUNT.sure, () => remove(`/pairing/device/${device}`).then(reload)),
+    ),
+  );
+  return [overlays.length === 0 ? empty(OVERLAY.why, "") : h("ul", { class: "rows" }, rows), make, made];
+}

@@ -1,0 +1,96 @@
+// The service registers for the game's pushes itself: the player signs in at the game, in another tab, and brings the
+// address at which that ends.
+
+import { get, post } from "../api.js";
+import { loadReadiness } from "../dashboard/readiness.js";
+import { button, fill, h, icon } from "../ui/dom.js";
+import { field, form } from "../ui/form.js";
+import { until } from "../ui/time.js";
+import { REGISTRATION } from "../words/registration.js";
+
+/** Pause between questions about the steps that the service makes, milliseconds. */
+const ASK_EVERY = 3000;
+
+/** All of it, from the first button to the last step. @param {string} [known] id of one that was begun before */
+export function registrationBlock(known = "") {
+  const element = h("div", { class: "registration" });
+
+  function begin() {
+    const renew = h("input", { type: "checkbox", checked: true });
+    const start = form({
+      fields: [h("p", {}, REGISTRATION.why), h("label", { class: "check" }, renew, REGISTRATION.renew)],
+      submit: REGISTRATION.begin,
+      kind: "primary",
+      send: () => post("/credentials/push/registrations", { renew: renew.checked }),
+      done: login,
+    });
+    fill(element, start);
+  }
+
+  /** @param {{ id: string, loginUrl: string, expiresAt: string }} opened */
+  function login({ id, loginUrl, expiresAt }) {
+    const address = h("input", { required: true, autocomplete: "off", maxlength: "4096", spellcheck: "false" });
+    const link = { class: "button primary", href: loginUrl, target: "_blank", rel: "noopener noreferrer" };
+    const bring = form({
+      fields: [field(REGISTRATION.address, address, "address")],
+      submit: REGISTRATION.goOn,
+      send: () => post(`/credentials/push/registrations/${id}`, { address: address.value.trim() }),
+      done: watch,
+    });
+    fill(
+      element,
+      h(
+        "ol",
+        { class: "form numbered" },
+        h("li", {}, h("a", link, icon("external"), REGISTRATION.open)),
+        h("li", {}, REGISTRATION.copy),
+        h("li", {}, REGISTRATION.paste),
+      ),
+      bring,
+      h("p", { class: "quiet form" }, REGISTRATION.closes(until(expiresAt) ?? "")),
+    );
+  }
+
+  /** Shows the steps of the service until there is nothing more to wait for. */
+  function watch(registration) {
+    const { id, steps, next, endsAt } = registration;
+    const failed = steps.some(({ state }) => state === "failed");
+    const isOver = endsAt !== null && steps.every(({ state }) => state === "done");
+    fill(
+      element,
+      h("ul", { class: "steps", "aria-label": REGISTRATION.title }, steps.map(step)),
+      h("p", { class: "form", role: "status" }, next),
+      failed && h("div", { class: "form" }, h("div", { class: "actions" }, button(REGISTRATION.again, begin))),
+    );
+    if (isOver) loadReadiness().catch(() => {});
+    else setTimeout(() => element.isConnected && ask(id, registration), ASK_EVERY);
+  }
+
+  async function ask(id, last) {
+    watch(await get(`/credentials/push/registrations/${id}`).catch(() => last));
+  }
+
+  if (known) {
+    get(`/credentials/push/registrations/${known}`).then(
+      (registration) => (registration.steps[0].state === "waiting" ? begin() : watch(registration)),
+      begin,
+    );
+  } else begin();
+  return element;
+}
+
+function step({ name, state, detail, advice }) {
+  const look = { done: "", running: " is-stale", waiting: " is-stale", pending: " is-off", failed: " is-gone" }[state];
+  return h(
+    "li",
+    {},
+    h("span", { class: `dot${look}` }),
+    h(
+      "div",
+      { class: "words" },
+      REGISTRATION.steps[name] ?? name,
+      h("span", { class: "quiet" }, ` · ${REGISTRATION.states[state] ?? state}`),
+      detail && h("p", { class: "fault" }, icon("warning"), [detail, advice].filter(Boolean).join(" ")),
+    ),
+  );
+}
