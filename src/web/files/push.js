@@ -1,0 +1,210 @@
+// This browser as a channel: subscribes it to pushes of the service, keeps that known, and ends it.
+
+import { API, call, get, Problem, remove } from "./api.js";
+import { PUSH } from "./words/push.js";
+
+/** The worker, at the root: it is of the whole service. */
+const WORKER = `${API}/sw.js`;
+/** Milliseconds for its start; a worker that fails never says so. */
+const STARTS_WITHIN = 20_000;
+/** What this browser is: `{ user, channel, endpoint }`. */
+const KEPT = "push";
+
+/** Browsers take no text for the URL of a worker here; this policy, the only one of the page, makes this one alone. */
+const urls = /** @type {any} */ (window).trustedTypes?.createPolicy("service-worker", {
+  createScriptURL: () => WORKER,
+});
+
+/** Why this browser cannot be woken: `insecure`, `install`, `old`, `unsupported`, `denied`; empty: it can. */
+export function obstacle() {
+  if (!isSecureContext) return "insecure";
+  if (!("serviceWorker" in navigator && "PushManager" in window && "Notification" in window)) {
+    if (!isApplePhone()) return "unsupported";
+    return /** @type {any} */ (navigator).standalone ? "old" : "install";
+  }
+  return Notification.permission === "denied" ? "denied" : "";
+}
+
+/** iPads call themselves Macs; no Mac has a touch screen. */
+function isApplePhone() {
+  const { userAgent, platform, maxTouchPoints } = navigator;
+  return /iPhone|iPad|iPod/.test(userAgent) || (platform === "MacIntel" && maxTouchPoints > 1);
+}
+
+/** A name for this browser's channel: `Chrome on Android`. */
+export function browserName() {
+  const { userAgent } = navigator;
+  const find = (names) => names.find(([, pattern]) => pattern.test(userAgent))?.[0];
+  const browser = find([
+    ["Edge", /Edg/],
+    ["Opera", /OPR/],
+    ["Firefox", /Firefox|FxiOS/],
+    ["Chrome", /Chrome|CriOS/],
+    ["Safari", /Safari/],
+  ]);
+  const system = find([
+    ["iPhone", /iPhone/],
+    ["iPad", /iPad/],
+    ["Android", /Android/],
+    ["Windows", /Windows/],
+    ["Mac", /Mac OS/],
+    ["Linux", /Linux/],
+  ]);
+  return [browser ?? "Browser", system].filter(Boolean).join(" on ");
+}
+
+function kept() {
+  try {
+    return JSON.parse(localStorage.getItem(KEPT) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+/** True if this browser was subscribed, by anyone. */
+export const wasSubscribed = () => kept() !== null;
+
+/** Registers the worker, or looks for a newer one; the registration, with a worker that runs. */
+async function registered() {
+  await navigator.serviceWorker.register(urls?.createScriptURL("") ?? WORKER, { updateViaCache: "none" });
+  const late = new Promise((_, reject) => setTimeout(reject, STARTS_WITHIN, new Error(PUSH.noWorker)));
+  return Promise.race([navigator.serviceWorker.ready, late]);
+}
+
+/** The registration and the key, to have them before a click: Safari subscribes only right after it. */
+export async function prepare() {
+  const [registration, { key }] = await Promise.all([registered(), get("/channels/web-push/key")]);
+  return { registration, key };
+}
+
+/**
+ * The channel of this browser among those of the user.
+ * @param {string} user @param {any[]} channels
+ * @returns {Promise<{ state: "off" | "on" | "lost", channel?: any }>} `lost`: pushes to the channel do not arrive here
+ */
+export async function deviceState(user, channels) {
+  const mine = kept();
+  const channel = mine?.user === user && channels.find(({ id }) => id === mine.channel);
+  if (!channel) return { state: "off" };
+  const registration = await navigator.serviceWorker?.getRegistration();
+  const subscription = await registration?.pushManager?.getSubscription();
+  const isHere = subscription?.endpoint === mine.endpoint && channel.state !== "gone";
+  return { state: isHere ? "on" : "lost", channel };
+}
+
+/**
+ * Subscribes this browser, in the handler of a click, and makes it a channel of the user.
+ * @param {{ user: string, prepared: Awaited<ReturnType<typeof prepare>>, channel?: any }} given `channel`: that of this
+ *   browser, if there is one
+ */
+export async function subscribe({ user, prepared, channel = null }) {
+  const permission = await Notification.requestPermission();
+  if (permission !== "granted") throw new Error(permission === "denied" ? PUSH.denied : PUSH.dismissed);
+  await connect(user, prepared, channel);
+}
+
+async function connect(user, { registration, key }, channel) {
+  let subscription = await subscribed(registration, key);
+  let id = channel && (await replace(channel.id, subscription));
+  if (!id) {
+    id = await add(subscription).catch(async (problem) => {
+      // A channel that this browser has forgotten knows it: another one takes its place.
+      if (problem.code !== "conflict") throw problem;
+      await subscription.unsubscribe();
+      subscription = await subscribed(registration, key);
+      return add(subscription);
+    });
+  }
+  localStorage.setItem(KEPT, JSON.stringify({ user, channel: id, endpoint: subscription.endpoint }));
+  registration.active.postMessage({ api: API, channel: id, key });
+}
+
+/** The subscription that there is, if it is made with this key, or a new one. */
+async function subscribed(registration, key) {
+  const { pushManager } = registration;
+  const known = await pushManager.getSubscription();
+  if (known && text(known.options?.applicationServerKey) === key) return known;
+  // A subscription belongs to its key: pushes that another one signs are refused.
+  await known?.unsubscribe();
+  try {
+    return await pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
+  } catch (error) {
+    throw new Error(error.name === "NotAllowedError" ? PUSH.denied : PUSH.noService(error.message));
+  }
+}
+
+/** Bytes as base64url. @param {ArrayBuffer | null | undefined} bytes */
+function text(bytes) {
+  const binary = String.fromCharCode(...new Uint8Array(bytes ?? new ArrayBuffer(0)));
+  return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+function body(subscription) {
+  const { endpoint, keys } = subscription.toJSON();
+  return { endpoint, keys };
+}
+
+async function add(subscription) {
+  const channel = { kind: "webPush", name: browserName(), subscription: body(subscription) };
+  return (await call("POST", "/channels", channel)).id;
+}
+
+/** @returns {Promise<string>} the id; empty: the channel is gone from the service */
+async function replace(id, subscription) {
+  return call("PUT", `/channels/${id}/subscription`, body(subscription)).then(
+    () => id,
+    (problem) => {
+      if (problem.status !== 404) throw problem;
+      return "";
+    },
+  );
+}
+
+/** Ends the subscription of this browser, and its channel if it is the user's. @param {string} user */
+export async function unsubscribe(user) {
+  const mine = kept();
+  localStorage.removeItem(KEPT);
+  const registration = await navigator.serviceWorker?.getRegistration();
+  registration?.active?.postMessage(null);
+  const subscription = await registration?.pushManager?.getSubscription();
+  await subscription?.unsubscribe();
+  if (mine?.user !== user) return;
+  await remove(`/channels/${mine.channel}`).catch((problem) => {
+    if (!(problem instanceof Problem) || problem.status !== 404) throw problem;
+  });
+}
+
+/**
+ * Looks whether this browser is still woken, and mends what can be mended without a click. Call it when a page begins.
+ * @param {string} user
+ * @returns {Promise<string>} a sentence if alarms do not come any longer; empty: they come, or are not wanted
+ */
+export async function keepSubscribed(user) {
+  if (kept()?.user !== user) return "";
+  const { channels } = await get("/channels");
+  const { state, channel } = await deviceState(user, channels);
+  // Another device of the user has deleted the channel.
+  if (state === "off") return unsubscribe(user).then(() => "");
+  const hindrance = obstacle();
+  if (hindrance) return PUSH.obstacles[hindrance];
+  if (Notification.permission !== "granted") return PUSH.lost;
+  try {
+    const prepared = await prepare();
+    const { pushManager } = prepared.registration;
+    const known = await pushManager.getSubscription();
+    const isOfKey = text(known?.options?.applicationServerKey) === prepared.key;
+    if (state !== "on" || !isOfKey) {
+      // The push service says of this one that it ended.
+      if (channel.state === "gone") await known?.unsubscribe();
+      await connect(user, prepared, channel);
+    }
+    return "";
+  } catch (problem) {
+    return state === "on" ? "" : `${PUSH.lost} ${problem.message}`;
+  }
+}
+
+/** The worker has subscribed this browser again. @param {string} endpoint */
+export function renewed(endpoint) {
+  if (kept()) localStorage.setItem(KEPT, JSON.stringify({ ...kept(), endpoint }));
+}

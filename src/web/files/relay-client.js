@@ -1,0 +1,300 @@
+// relay-client.js: keeps the live state of paired game servers, over one WebSocket to the relay of companion.
+//
+// No dependency and no DOM: it runs in browsers (2022 and later) and in Node 22 and later. You may copy it.
+// Licence: MIT or Apache-2.0, at your choice. Copyright (c) the authors of companion. See relay-client.md.
+
+import { Commands, isNew, mintToken, missedSince, parsed, pauseBefore, platformOf, RelayError } from "./relay-parts.js";
+import { applyPatch, Gap } from "./relay-patch.js";
+
+/** A ping is sent this often; silence of this length ends the connection; and after a wake-up this much is enough. */
+const PING_EVERY = 20_000;
+const SILENCE = 35_000;
+const SILENCE_AFTER_WAKE = 3000;
+/** Woken more often than this, it does not try again. */
+const RETRY_AFTER = 1000;
+/** A new snapshot of a server is asked for at most this often. */
+const RESYNC_EVERY = 5000;
+
+/** One connection for any number of servers. */
+export class RelayClient {
+  /** @param {import("./relay-parts.js").RelayOptions} options */
+  constructor({ api, relay, handlers, headers = {}, history = true, platform = {} }) {
+    this.api = api;
+    this.relay = relay.replace(/\/$/, "");
+    this.handlers = handlers;
+    this.headers = headers;
+    this.history = history;
+    this.platform = platformOf(platform);
+    /** Servers by id: their last position and state. */
+    this.servers = new Map();
+    this.commands = new Commands(this.platform);
+    this.attempt = 0;
+    this.socket = null;
+    this.timer = this.ticker = null;
+    this.isOpen = this.isWanted = false;
+    this.lastHeard = 0;
+  }
+
+  /** Connects, and stays connected until `stop`. */
+  start() {
+    if (this.isWanted) return;
+    this.isWanted = true;
+    this.attempt = 0;
+    this.#connect();
+  }
+
+  stop() {
+    this.isWanted = false;
+    this.#drop(1000);
+    this.#clear();
+    this.#status("stopped");
+  }
+
+  /**
+   * Watches a server: its state comes, and then what changes.
+   * @param {string} serverId @param {string[]} [sections] keys of the state; absent: all
+   */
+  watch(serverId, sections) {
+    if (this.servers.has(serverId)) return;
+    const server = { sections, state: null, epoch: null, seq: null, resyncAt: 0, heardAt: null, seen: new Set() };
+    this.servers.set(serverId, server);
+    this.#subscribe(serverId, server);
+  }
+
+  unwatch(serverId) {
+    if (this.servers.delete(serverId)) this.#send({ type: "unsubscribe", serverId });
+  }
+
+  /** Switches a smart switch; without `value` it is flipped. Resolves when the game shows it. */
+  toggle(serverId, deviceId, value) {
+    return this.commands.send((requestId) =>
+      this.#send({ type: "deviceToggle", serverId, deviceId, value, requestId }),
+    );
+  }
+
+  /** Takes note of an incident. */
+  acknowledge(serverId, incident) {
+    return this.commands.send((requestId) => this.#send({ type: "raidAck", serverId, incident, requestId }));
+  }
+
+  /**
+   * Call it when the page becomes visible, the network is back, or the page returns from the back-forward cache: tries
+   * at once instead of waiting, and finds out soon whether a connection from before is dead.
+   */
+  wake() {
+    if (!this.isWanted) return;
+    if (!this.socket) {
+      if (this.timer === null || this.platform.now() - this.triedAt < RETRY_AFTER) return;
+      this.#clear();
+      this.attempt = 0;
+      this.#connect();
+    } else if (this.isOpen && this.platform.now() - this.lastHeard > SILENCE_AFTER_WAKE) {
+      this.#send({ type: "ping" });
+      const asked = this.platform.now();
+      this.platform.setTimeout(
+        () => this.lastHeard < asked && this.#retry("no answer after a pause"),
+        SILENCE_AFTER_WAKE,
+      );
+    }
+  }
+
+  /** The time of the service, milliseconds: of its last answer, and what has passed since. */
+  serviceTime() {
+    return this.platform.now() + (this.ahead ?? 0);
+  }
+
+  async #connect() {
+    this.#clear();
+    this.triedAt = this.platform.now();
+    this.#status("connecting");
+    const round = Symbol("round");
+    this.round = round;
+    const minted = await mintToken(this.platform, this.api, this.headers);
+    if (this.round !== round || !this.isWanted) return;
+    if (minted.date) this.ahead = minted.date - this.platform.now();
+    if (minted.isSignedOut) return this.#end("signed_out", minted.reason);
+    if (!minted.token) return this.#retry(minted.reason, minted.pause);
+    const socket = new this.platform.WebSocket(`${this.relay}/v1`, [`bearer.${minted.token}`]);
+    this.socket = socket;
+    this.isOpen = false;
+    this.#heard();
+    this.#tick();
+    socket.onopen = () => {
+      if (this.socket !== socket) return;
+      this.isOpen = true;
+      this.#heard();
+      for (const [id, server] of this.servers) this.#subscribe(id, server);
+      if (this.servers.size === 0) this.#live();
+    };
+    socket.onmessage = ({ data }) => this.socket === socket && this.#receive(data);
+    socket.onclose = ({ code, reason }) => {
+      if (this.socket !== socket) return;
+      this.socket = null;
+      if (code >= 4500 && code < 4600) this.#end("signed_out", reason || "the sign-in has ended");
+      else if (this.isWanted) this.#retry(reason || "the connection was lost");
+    };
+  }
+
+  #receive(data) {
+    this.#heard();
+    const message = parsed(data);
+    const server = this.servers.get(message.serverId);
+    if (server) server.heardAt = this.serviceTime();
+    switch (message.type) {
+      case "snapshot":
+        return server && this.#snapshot(message, server);
+      case "patch":
+        return server && this.#patch(message, server);
+      case "event":
+      case "chat":
+        return server && this.#give(server, message.type, message.serverId, message[message.type], false);
+      case "raid":
+        return server && this.#call("raid", message.serverId, message);
+      case "ack":
+        return this.commands.answered(message.requestId, null);
+      case "error":
+        return this.#refused(message);
+      case "pong":
+        return;
+      default:
+        this.#call("message", message);
+    }
+  }
+
+  #snapshot(message, server) {
+    Object.assign(server, { state: message.state, epoch: message.epoch, seq: message.seq });
+    this.#changed(message.serverId, server, new Set(Object.keys(server.state)));
+  }
+
+  #patch(message, server) {
+    if (server.state === null || server.epoch !== message.epoch || server.seq !== message.base) {
+      return this.#resync(message.serverId, server);
+    }
+    let changed;
+    try {
+      changed = applyPatch(server.state, message.patch);
+    } catch (error) {
+      if (!(error instanceof Gap)) throw error;
+      return this.#resync(message.serverId, server);
+    }
+    server.seq = message.seq;
+    this.#changed(message.serverId, server, changed);
+  }
+
+  #changed(serverId, server, changed) {
+    this.#live();
+    this.#call("state", serverId, server.state, changed);
+    this.#catchUp(serverId, server);
+  }
+
+  /** Something is missing: asks for a snapshot. What is known stays until it comes. */
+  #resync(serverId, server) {
+    const now = this.platform.now();
+    server.epoch = null;
+    if (now < server.resyncAt) return;
+    server.resyncAt = now + RESYNC_EVERY;
+    this.#send({ type: "unsubscribe", serverId });
+    this.#subscribe(serverId, server);
+  }
+
+  #subscribe(serverId, server) {
+    if (!this.isOpen) return;
+    const position = server.epoch === null ? {} : { epoch: server.epoch, seq: server.seq };
+    const sections = server.sections ? { sections: server.sections } : {};
+    server.isBehind = server.awayAt !== undefined;
+    this.#send({ type: "subscribe", serverId, ...position, ...sections });
+  }
+
+  /** After a time away: gives the events and lines of chat in between. */
+  async #catchUp(serverId, server) {
+    if (!server.isBehind || !this.history) return;
+    server.isBehind = false;
+    const since = server.awayAt - 2000;
+    server.awayAt = undefined;
+    const get = (path) => this.platform.fetch(this.api + path, { headers: this.headers, credentials: "same-origin" });
+    for await (const [kind, entry] of missedSince(get, serverId, since))
+      this.#give(server, kind, serverId, entry, true);
+  }
+
+  /** Gives an event or a line of chat, once. */
+  #give(server, kind, serverId, entry, missed) {
+    if (isNew(server.seen, entry)) this.#call(kind, serverId, entry, missed);
+  }
+
+  #refused({ code, message, serverId, requestId }) {
+    if (requestId !== undefined) return this.commands.answered(requestId, new RelayError(code, message));
+    if (code === "unknown_server" && serverId !== undefined) {
+      this.servers.delete(serverId);
+      this.#call("lost", serverId, code, message);
+    } else {
+      this.#call("message", { type: "error", code, message, serverId });
+    }
+  }
+
+  #send(message) {
+    if (!this.isOpen || !this.socket) return false;
+    this.socket.send(JSON.stringify(message));
+    return true;
+  }
+
+  #heard() {
+    this.lastHeard = this.platform.now();
+  }
+
+  #live() {
+    this.attempt = 0;
+    this.#status("live");
+  }
+
+  #tick() {
+    this.ticker = this.platform.setTimeout(() => {
+      if (!this.socket) return;
+      if (this.platform.now() - this.lastHeard > SILENCE) return this.#retry("the relay fell silent");
+      this.#send({ type: "ping" });
+      this.#tick();
+    }, PING_EVERY);
+  }
+
+  #retry(reason, pause = pauseBefore(this.attempt, this.platform.random)) {
+    this.#drop(4000);
+    this.#clear();
+    this.attempt += 1;
+    this.timer = this.platform.setTimeout(() => this.#connect(), pause);
+    this.#status("waiting", reason, this.platform.now() + pause);
+  }
+
+  #end(state, reason) {
+    this.isWanted = false;
+    this.#drop(1000);
+    this.#clear();
+    this.#status(state, reason);
+  }
+
+  #drop(code) {
+    const socket = this.socket;
+    this.socket = null;
+    this.isOpen = false;
+    this.round = null;
+    for (const server of this.servers.values()) server.awayAt ??= server.heardAt ?? undefined;
+    this.commands.fail("The connection was lost.");
+    if (!socket) return;
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.close(code);
+  }
+
+  #clear() {
+    this.platform.clearTimeout(this.timer);
+    this.platform.clearTimeout(this.ticker);
+    this.timer = this.ticker = null;
+  }
+
+  #status(state, reason, retryAt) {
+    if (state === "live" && this.shown === "live") return;
+    this.shown = state;
+    this.#call("status", { state, reason, retryAt });
+  }
+
+  #call(name, ...values) {
+    this.handlers[name]?.(...values);
+  }
+}
