@@ -1,0 +1,181 @@
+// Shops: a search over all offers, prices over time, watched prices.
+
+import { get, post } from "../api.js";
+import { staleNote } from "../dashboard/freshness.js";
+import { live, on } from "../dashboard/live.js";
+import { attribute, bdi, button, clean, empty, fill, h, icon, keyed, text } from "../ui/dom.js";
+import { now } from "../ui/time.js";
+import { PAST } from "../words/feed.js";
+import { SHOPS } from "../words/shops.js";
+import { priceChart, short } from "./chart.js";
+import { found, offersOf, pointsOf } from "./offers.js";
+import { watchRow } from "./watch.js";
+
+const ROWS = 80;
+
+/** @param {{ map: import("../map/map.js").LiveMap }} parts */
+export function shopsPanel({ map }) {
+  const search = h("input", { type: "search", "aria-label": SHOPS.search, placeholder: SHOPS.search, oninput: update });
+  const count = h("span", { class: "quiet" });
+  const list = h("ul", { class: "rows" });
+  const none = h("div", {});
+  const watches = h("div", {});
+  const element = h(
+    "div",
+    {},
+    h("div", { class: "block-head" }, h("h2", {}, SHOPS.title), count),
+    staleNote("mapMarkers"),
+    h("div", { class: "say" }, search),
+    watches,
+    list,
+    none,
+  );
+  /** @type {Map<string, any>} suspicious shops by vendor */
+  let suspicious = new Map();
+  let watched = [];
+
+  function update() {
+    const state = live.current?.state;
+    const offers = offersOf(state);
+    const matches = found(offers, search.value);
+    text(
+      count,
+      offers.length ? SHOPS.count(matches.length, new Set(matches.map(({ vendorId }) => vendorId)).size) : "",
+    );
+    keyed(
+      list,
+      matches.slice(0, ROWS),
+      ({ key }) => key,
+      (offer) => row(offer),
+    );
+    const isOff = state?.server?.reports?.shops === "no";
+    fill(
+      none,
+      isOff
+        ? empty(SHOPS.off, "")
+        : offers.length === 0
+          ? empty(SHOPS.none, state ? SHOPS.noneWhy : PAST.loading)
+          : matches.length === 0 && empty(SHOPS.noMatch, ""),
+    );
+  }
+
+  async function load() {
+    const { id } = live.current ?? {};
+    if (!id) return;
+    const [scan, own] = await Promise.all([
+      get(`/intel/${id}/shops/scan?limit=200`),
+      get(`/intel/${id}/shops?limit=100`),
+    ]);
+    suspicious = new Map(scan.results.map((result) => [result.vendorId, result]));
+    watched = own.shops;
+    drawWatches();
+    update();
+  }
+
+  function drawWatches() {
+    const rows = watched.map((watch) => watchRow(watch, load));
+    fill(
+      watches,
+      watched.length > 0 && [h("h3", { class: "group-head" }, SHOPS.watches), h("ul", { class: "rows" }, rows)],
+    );
+  }
+
+  function row(offer) {
+    const { order, vendorId } = offer;
+    const name = clean(order.name ?? order.itemId);
+    const price = h("span", {});
+    const stock = h("span", {});
+    const tag = h("span", { class: "pill is-stale", hidden: true }, `▲ ${SHOPS.suspicious}`);
+    const detail = h("div", { class: "wide", hidden: true });
+    const opener = h(
+      "button",
+      {
+        type: "button",
+        class: "plain",
+        "aria-expanded": "false",
+        onclick: () => open(),
+        "aria-label": `${name}, ${clean(offer.shop)}`,
+      },
+      icon("chevron"),
+    );
+    const element = h(
+      "li",
+      { class: "row" },
+      icon("store"),
+      h(
+        "div",
+        { class: "main" },
+        h(
+          "span",
+          { class: "title" },
+          bdi(name),
+          order.itemIsBlueprint && ` (${SHOPS.blueprint})`,
+          order.condition !== undefined && ` (${SHOPS.worn})`,
+        ),
+        h("div", {}, price),
+        h("div", { class: "quiet" }, bdi(offer.shop), h("span", {}, offer.grid), stock, tag),
+      ),
+      opener,
+      detail,
+    );
+    element.update = ({ order, each }) => {
+      text(
+        price,
+        `${order.quantity} for ${order.cost} ${clean(order.currencyName ?? order.currencyId)}${order.quantity > 1 ? `, ${SHOPS.each(short(each), "")}`.trimEnd().replace("  ", " ") : ""}`,
+      );
+      text(stock, SHOPS.stock(order.inStock));
+      const reasons = suspicious.get(vendorId)?.reasons ?? [];
+      tag.hidden = reasons.length === 0;
+      attribute(tag, "title", reasons.map(({ detail }) => detail).join(" ") || null);
+    };
+
+    async function open() {
+      detail.hidden = !detail.hidden;
+      attribute(opener, "aria-expanded", !detail.hidden);
+      if (detail.hidden) return;
+      const isOwner = live.current.info.role === "owner";
+      const chart = h("div", {});
+      const reasons = suspicious.get(vendorId)?.reasons ?? [];
+      const fault = h("p", { class: "fault", role: "alert" });
+      const watch = isOwner && button(SHOPS.watch, () => startWatch(offer, fault), { name: "eye" });
+      fill(
+        detail,
+        reasons.map(({ detail }) => h("p", { class: "quiet" }, detail)),
+        chart,
+        h(
+          "div",
+          { class: "actions" },
+          button("Show on map", () => map.flyTo(offer.x, offer.y), { name: "pin" }),
+          watch,
+        ),
+        fault,
+      );
+      const { entries } = await get(
+        `/paired-servers/${live.current.id}/shops/history?itemId=${order.itemId}&vendorId=${vendorId}&limit=200`,
+      ).catch(() => ({ entries: [] }));
+      const same = entries.filter(
+        ({ currencyId, itemIsBlueprint }) =>
+          currencyId === order.currencyId && itemIsBlueprint === order.itemIsBlueprint,
+      );
+      const points = pointsOf(same, now());
+      fill(chart, points.length > 1 ? priceChart(points, name) : h("p", { class: "quiet" }, SHOPS.noChart));
+    }
+    return element;
+  }
+
+  async function startWatch({ order, vendorId }, fault) {
+    try {
+      await post(`/intel/${live.current.id}/shops`, { itemId: order.itemId, vendorId, currencyId: order.currencyId });
+      fill(fault);
+      await load();
+    } catch (problem) {
+      fill(fault, icon("warning"), problem.message);
+    }
+  }
+
+  on("current mapMarkers", update);
+  on("current", () => load().catch(() => {}));
+  update();
+  load().catch(() => {});
+  return element;
+}

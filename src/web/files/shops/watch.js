@@ -1,0 +1,60 @@
+// A watched price: what was expected, what is, and a form to change it.
+
+import { patch, remove } from "../api.js";
+import { live } from "../dashboard/live.js";
+import { attribute, bdi, button, fill, h, icon, iconButton } from "../ui/dom.js";
+import { field, form, select, sureButton } from "../ui/form.js";
+import { DEVICES } from "../words/devices.js";
+import { SHOPS } from "../words/shops.js";
+
+/** @param {any} watch of the API @param {() => Promise<void>} changed */
+export function watchRow(watch, changed) {
+  const path = `/intel/${live.current.id}/shops/${watch.id}`;
+  const isOwner = live.current.info.role === "owner";
+  const editor = h("div", { class: "wide", hidden: true });
+  const edit = iconButton(SHOPS.edit(watch.itemName ?? watch.itemId), "settings", open);
+  edit.hidden = !isOwner;
+  const shown = watch.price === null ? "" : `${watch.price} ${watch.currencyName ?? ""} / ${watch.quantity ?? 1}`;
+  const wish = SHOPS.wish(watch.direction, watch.side, watch.expectedPrice);
+  const element = h(
+    "li",
+    { class: "row" },
+    icon("eye"),
+    h(
+      "div",
+      { class: "main" },
+      h("span", { class: "title" }, bdi(watch.itemName ?? watch.itemId)),
+      h("div", { class: "quiet" }, h("span", {}, [SHOPS.state[watch.state], shown].filter(Boolean).join(" · "))),
+      h("div", { class: "quiet" }, h("span", {}, wish)),
+    ),
+    edit,
+    editor,
+  );
+
+  function open() {
+    editor.hidden = !editor.hidden;
+    attribute(edit, "aria-expanded", !editor.hidden);
+    if (editor.hidden) return;
+    const price = h("input", { inputmode: "numeric", pattern: "[0-9]{1,9}", value: watch.expectedPrice ?? "" });
+    const direction = select(Object.keys(SHOPS.direction), watch.direction, (word) => SHOPS.direction[word]);
+    const side = select(Object.keys(SHOPS.side), watch.side, (word) => SHOPS.side[word]);
+    const change = form({
+      fields: [
+        field(SHOPS.expected, price, "expectedPrice"),
+        field(SHOPS.when, direction, "direction"),
+        field(SHOPS.of, side, "side"),
+      ],
+      submit: DEVICES.save,
+      send: () => {
+        const expectedPrice = price.value.trim() === "" ? null : Number(price.value);
+        return patch(path, { expectedPrice, direction: direction.value, side: side.value });
+      },
+      done: changed,
+    });
+    const gone = sureButton(SHOPS.unwatch, DEVICES.sure, () => remove(path).then(changed));
+    const close = button(DEVICES.close, open);
+    fill(editor, change, h("div", { class: "form" }, h("div", { class: "actions" }, gone, close)));
+    price.focus();
+  }
+  return element;
+}
