@@ -1,0 +1,15 @@
+// Texts for those who have just arrived.
+
+export const ARRIVALS = {
+  billing: {
+    done: "Thank you. Your plan is active as soon as the payment is confirmed, which takes some seconds.",
+    cancelled: "You did not buy anything. Nothing was changed.",
+    portal: "You are back from the page of your plan.",
+  },
+  plan: "See your plan",
+  channels: "See what wakes you",
+  invites: "invites you to watch",
+  accept: "Accept",
+  close: "Close",
+  invited: "You are invited to watch a game server. Sign in to see who invites you.",
+};

@@ -1,0 +1,41 @@
+// Texts of shops.
+
+export const SHOPS = {
+  title: "Shops",
+  search: "Find an item or a shop",
+  count: (offers, shops) => `${offers} offers in ${shops} shops`,
+  none: "Here is all that shops on the map sell.",
+  noneWhy: "There are none, or the map has not come yet.",
+  noMatch: "No shop sells this now.",
+  off: "This server no longer reports shops, so none can be shown.",
+  stock: (count) => (count > 0 ? `${count} left` : "sold out"),
+  chart: "Prices",
+  noChart: "The price has not changed since it is known.",
+  watch: "Watch",
+  watches: "Watched prices",
+  unwatch: "Stop watching",
+  edit: (item) => `Change the watch of ${item}`,
+  expected: "Expected price of one purchase (empty: the first that is seen)",
+  when: "There is news when the price",
+  of: "In shops that",
+  direction: { changes: "changes", atMost: "is at most that", atLeast: "is at least that" },
+  side: { sells: "sell the item", buys: "buy the item" },
+  wish: (direction, side, price) =>
+    `${side === "buys" ? "bought by shops" : "sold by shops"}, ${
+      direction === "changes"
+        ? `news when it changes${price === null ? "" : ` from ${price}`}`
+        : `news at ${direction === "atMost" ? "most" : "least"} ${price ?? "the first price"}`
+    }`,
+  state: {
+    ok: "as expected",
+    changed: "the price changed",
+    undercut: "another shop is cheaper",
+    missing: "not sold now",
+    returned: "sold again",
+  },
+  suspicious: "suspicious",
+  each: (price, currency) => `${price} ${currency} each`,
+  blueprint: "blueprint",
+  worn: "worn",
+  chartOf: (item, low, high) => `Price of ${item} over time, from ${low} to ${high}`,
+};
