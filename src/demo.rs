@@ -1,13 +1,17 @@
 //! `companion demo`: the service and its simulated neighbours in one process, with a signed-in user, a paired game
 //! server and smart devices, ready to watch. Needs no account, key, network or file.
 
+mod neighbour_settings;
+mod phone;
+mod ports;
+mod tour;
 pub mod user;
 
 use std::{
     collections::HashMap,
     fs,
     io::{self, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,13 +24,21 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::{
+    neighbour_settings::{chat_settings, payment_settings, registration_settings},
+    ports::PortTaken,
+    tour::TourFacts,
+};
 use crate::{
     api::context::ApiContext,
     billing::checkout::{self, CheckoutError},
     clock::Clock,
-    config::{self, ChatSettings, Config, InvalidSettings, PaymentSettings, Settings},
+    config::{self, Config, InvalidSettings, Settings},
     crypto::random::Random,
-    db::{engine::error::DbError, incidents, paired_servers, users},
+    db::{
+        engine::{error::DbError, pool::Db},
+        incidents, paired_servers, push_credentials, push_registrations, users,
+    },
     domain::{
         billing_interval::BillingInterval,
         device::DeviceKind,
@@ -34,17 +46,19 @@ use crate::{
         plan::Plan,
         tier::Tier,
     },
-    push::worker::CredentialChanged,
     server::{Server, StartError},
     simulator::{
         self, STATS_SERVER,
+        browser_push::BrowserPushService,
         chat::ChatService,
-        game_server::{GameServer, GameServerOptions},
+        game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
         identity::IdentityProvider,
         payments::PaymentService,
+        phone::SimulatedPhone,
         player_stats::{ListedGame, PlayerStatsService, regulars},
-        push_service::{CertificateAuthority, DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
-        world::{SimulatedDevice, SimulatedWorld, TEAM, TURNING_CAMERA},
+        push_service::{CertificateAuthority, PushService},
+        registration::{RegistrationSites, browser},
+        world::{SimulatedDevice, SimulatedWorld, TEAM},
     },
     terminal::{self, LiveLine},
 };
@@ -56,18 +70,28 @@ const PAIRING_DEADLINE: Duration = Duration::from_secs(15);
 /// Interval at which the line on the terminal is renewed.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
+/// From the first watcher to the first raid, and from each raid to the next.
+const FIRST_RAID: Duration = Duration::from_secs(10);
+const NEXT_RAID: Duration = Duration::from_secs(120);
+
 /// Options of the demo.
 #[derive(clap::Args)]
 pub struct DemoOptions {
     /// Seed of the simulated world: the same seed gives the same events
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
-    /// Port of the API; the relay, the game server, the identity provider, the push service, the player-statistics service, the payment provider and the chat platform get the next seven. 0 for free ports
-    #[arg(long, default_value_t = 8080, value_parser = clap::value_parser!(u16).range(..=65528))]
+    /// Port of the API; the relay, the game server, the identity provider, the push service, the player-statistics service, the payment provider, the chat platform, the sites of a registration for pushes, the phone and the push service of a browser get the next ten. 0 for free ports
+    #[arg(long, default_value_t = 8080, value_parser = clap::value_parser!(u16).range(..=65525))]
     pub port: u16,
     /// URL of a dashboard of your own: its pages may call with cookies, and a sign-in may return there [default: the API]
     #[arg(long)]
     pub frontend_url: Option<String>,
+    /// Print requests to try, too
+    #[arg(long)]
+    pub tour: bool,
+    /// Directory from which the dashboard is read at each request, for those who write it [default: as it was built]
+    #[arg(long, env)]
+    pub web_dir: Option<PathBuf>,
     /// Where to store everything [default: a temporary directory that is removed when the demo ends]
     #[arg(long)]
     pub data_dir: Option<PathBuf>,
@@ -84,11 +108,10 @@ pub enum DemoError {
     Database(#[from] DbError),
     #[error("the checkout: {0}")]
     Checkout(#[from] CheckoutError),
-    #[error(
-        "--port {port} takes the ports {port} to {}, and {taken} (of {whose}) is in use; another --port, or --port 0 for \
-         free ones, helps", port + 7
-    )]
-    PortTaken { port: u16, taken: u16, whose: &'static str },
+    #[error("{0}")]
+    Port(#[from] PortTaken),
+    #[error("the player's device was not registered for pushes")]
+    Registration,
     #[error("the push messages of the pairing did not arrive")]
     Pairing,
     #[error("{what}: {cause}")]
@@ -109,9 +132,25 @@ pub struct DemoFile {
     pub api_url: String,
     pub relay_url: String,
     pub sign_in_url: String,
+    /// Opens the dashboard signed in, once.
+    pub open_url: String,
     /// `rp_sess=…` of the demo user.
     pub cookie: String,
+    /// The simulated push service of browsers; its page is a browser.
+    pub browser_push_url: String,
     pub servers: Vec<DemoServer>,
+    pub teammate: DemoTeammate,
+}
+
+/// A teammate of the demo user, and the game server, for `companion say`.
+#[derive(Serialize, Deserialize)]
+pub struct DemoTeammate {
+    pub host: String,
+    pub port: u16,
+    /// SteamID64.
+    pub player: u64,
+    /// The simulated game server knows it.
+    pub token: i32,
 }
 
 /// A paired server of the demo.
@@ -132,12 +171,17 @@ pub struct Demo {
     _player_stats: PlayerStatsService,
     _payments: PaymentService,
     chat: ChatService,
+    _sites: RegistrationSites,
+    phone: SimulatedPhone,
+    browsers: BrowserPushService,
+    user: UserId,
     /// The page on which the demo user pays for OPERATOR with one click; `None` if they have, in an earlier run.
     pub checkout_url: Option<String>,
     /// Removed when dropped.
     _temporary: Option<TempDir>,
     /// From the start of the command.
     ready_in: Duration,
+    tour: bool,
 }
 
 impl Demo {
@@ -156,11 +200,14 @@ impl Demo {
         let listen = |offset| SocketAddr::from((Ipv4Addr::LOCALHOST, port(offset)));
         let taken = |address: SocketAddr| format!("{address} (another --port, or --port 0, may help)");
 
-        ports_are_free(options.port)?;
+        ports::are_free(options.port)?;
 
         let clock = Clock::system();
-        let world = SimulatedWorld::new(options.seed, clock.now());
-        let game = GameServerOptions { listen: listen(2), ..GameServerOptions::new(world) };
+        let mut world = SimulatedWorld::new(options.seed, clock.now());
+        world.script.cancel_raids();
+        let mut game = GameServerOptions { listen: listen(2), ..GameServerOptions::new(world) };
+        // The second of the team has the same token.
+        game.players.push((TEAM[1].0, DEMO_TOKEN));
         let game = GameServer::start(game).await.map_err(DemoError::io(taken(listen(2))))?;
         let identity = IdentityProvider::start(listen(3), simulator::persons(), clock.clone(), Random::system()).await;
         let identity = identity.map_err(DemoError::io(taken(listen(3))))?;
@@ -175,10 +222,15 @@ impl Demo {
 
         let chat = ChatService::start(listen(7), clock.clone()).await.map_err(DemoError::io(taken(listen(7))))?;
 
-        let phone = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
         let authority = CertificateAuthority::kept(&data_dir).map_err(DemoError::io(data_dir.display().to_string()))?;
-        let pushes = PushService::start_as(authority, listen(4), vec![phone], clock.clone()).await;
+        let pushes = PushService::start_as(authority, listen(4), Vec::new(), clock.clone()).await;
         let pushes = Arc::new(pushes.map_err(DemoError::io(taken(listen(4))))?);
+        let sites =
+            RegistrationSites::start(listen(8), &identity, pushes.clone(), clock.clone(), Random::system()).await;
+        let sites = sites.map_err(DemoError::io(taken(listen(8))))?;
+        let alarmed = SimulatedPhone::start(listen(9), clock.clone()).await.map_err(DemoError::io(taken(listen(9))))?;
+        let browsers = BrowserPushService::start(listen(10), clock.clone(), Random::system()).await;
+        let browsers = browsers.map_err(DemoError::io(taken(listen(10))))?;
         let ca_file = data_dir.join("push-ca.pem");
         let written = config::create_private_dir(&data_dir).and_then(|()| fs::write(&ca_file, pushes.ca_pem()));
         written.map_err(DemoError::io(ca_file.display().to_string()))?;
@@ -194,13 +246,18 @@ impl Demo {
         settings.identity.identity_login_url = identity.login_url();
         settings.identity.identity_claimed_id_prefix = identity.claimed_id_prefix();
         settings.identity.platform_api_url = identity.platform_api_url();
+        settings.identity.platform_avatar_url = identity.avatar_url();
         settings.identity.platform_api_key = Some("simulated".to_owned().into());
         settings.game.allow_private_game_servers = "true".to_owned();
+        settings.channels.allow_private_channel_targets = "true".to_owned();
+        settings.channels.vapid_subject = Some("mailto:operator@demo.example".to_owned());
         settings.player_stats.player_stats_url = Some(player_stats.url());
         settings.player_stats.player_stats_poll_seconds = "10".to_owned();
         // The demo user.
         settings.payments = payment_settings(&payments, settings.payments);
         settings.chat = chat_settings(&chat, settings.chat);
+        settings.operation.web_dir = options.web_dir;
+        settings.registration = registration_settings(&sites, settings.registration);
         settings.admin.admin_platform_ids = Some(TEAM[0].0.to_string());
         let config = Config::check(settings)?;
         let server = Server::build(config, clock)?;
@@ -210,19 +267,24 @@ impl Demo {
         });
         let (context, (player, name)) = (server.context(), TEAM[0]);
         let user = user::sign_in(context, player, name).await?;
-        user::upload_push_credential(context, &user.id, player, phone).await?;
-        context.push.do_send(CredentialChanged { user: user.id.clone() });
-        game.push_through(pushes.clone(), SERVER_NAME, HashMap::from([(player, DEMO_ANDROID_ID)]));
-        let paired = pair(context, &user.id, &game, &pushes, &devices).await?;
+        let phone = register(context, &user.id, player, &sites).await?;
+        game.push_through(pushes.clone(), SERVER_NAME, HashMap::from([(player, phone)]));
+        let paired = pair(context, &user.id, &game, (&pushes, phone), &devices).await?;
+        phone::add(context, &user.id, alarmed.url()).await?;
         chat.set_interactions(format!("http://{}/chat/interactions", server.api_addr()));
         payments.set_webhook(format!("http://{}/billing/webhook", server.api_addr()));
         let checkout_url = open_checkout(context, &user.id).await?;
+        let (host, port) = (game.addr().ip().to_string(), game.addr().port());
+        let teammate = DemoTeammate { host, port, player: TEAM[1].0, token: DEMO_TOKEN };
         let file = DemoFile {
-            api_url: context.urls.base.to_string(),
+            api_url: context.settings.urls.base.to_string(),
             relay_url: format!("ws://{}", server.relay_addr()),
-            sign_in_url: context.urls.base.at("/auth/platform"),
+            sign_in_url: context.settings.urls.base.at("/auth/platform"),
+            open_url: identity.one_time_link(&context.settings.urls.base.at("/auth/platform")),
             cookie: user.cookie,
+            browser_push_url: browsers.url(),
             servers: vec![paired],
+            teammate,
         };
         let path = data_dir.join("demo.json");
         write(&path, &file).map_err(DemoError::io(path.display().to_string()))?;
@@ -236,140 +298,80 @@ impl Demo {
             _player_stats: player_stats,
             _payments: payments,
             chat,
+            _sites: sites,
+            phone: alarmed,
+            browsers,
+            user: user.id,
             checkout_url,
             _temporary: temporary,
             ready_in: began.elapsed(),
+            tour: options.tour,
         })
     }
 
-    /// Prints the addresses, and what to try.
+    /// Prints where to look, and with `--tour` what else to try.
     pub fn print_steps(&self) -> io::Result<()> {
-        let DemoFile { api_url, relay_url, sign_in_url, cookie, servers } = &self.file;
-        let (demo, server, program) = (self.path.display(), &servers[0], simulator::program_as_started());
-        let switch = self.devices.iter().find(|(_, kind, _)| *kind == DeviceKind::Switch).map(|(id, ..)| id.as_str());
+        let (demo, program) = (self.path.display(), simulator::program_as_started());
+        let (name, seconds) = (&self.file.servers[0].name, self.ready_in.as_secs_f64());
         let mut out = io::stdout().lock();
-        let seconds = self.ready_in.as_secs_f64();
-        writeln!(
-            out,
-            "\nThe demo is running, ready in {seconds:.2} s. The game server \"{}\" is paired.\n",
-            server.name
-        )?;
-        writeln!(out, "  HTTP API   {api_url}   (its description: {api_url}/openapi.json)")?;
-        writeln!(out, "  Relay      {relay_url}/v1")?;
-        writeln!(out, "  Sign in    {sign_in_url}   (in a browser, with one click)")?;
-        if let Some(url) = &self.checkout_url {
-            writeln!(out, "  Subscribe  {url}   (to OPERATOR, with one click on \"Pay\")")?;
+        writeln!(out, "\nThe demo is running, ready in {seconds:.2} s. The game server \"{name}\" is paired.\n")?;
+        writeln!(out, "  Dashboard   {}   (opens signed in, once)", self.file.open_url)?;
+        writeln!(out, "  Terminal    {program} watch {demo}")?;
+        writeln!(out, "  Team chat   {program} say {demo} '!help'")?;
+        writeln!(out, "  Phone       {}   (what wakes the player, until they acknowledge)", self.phone.url())?;
+        writeln!(out, "  Browser     {}   (takes encrypted pushes, decrypts and shows them)", self.browsers.url())?;
+        writeln!(out, "  API         {}/docs   (demo --tour prints requests to try)\n", self.file.api_url)?;
+        writeln!(out, "A raid begins ten seconds after one of them watches. Ctrl-C ends the demo.\n")?;
+        if self.tour {
+            let switch = self.devices.iter().find(|(_, kind, _)| *kind == DeviceKind::Switch);
+            let facts = TourFacts {
+                api_url: &self.file.api_url,
+                sign_in_url: &self.file.sign_in_url,
+                cookie: &self.file.cookie,
+                server: self.file.servers[0].id.as_str(),
+                switch: switch.map(|(id, ..)| id.as_str()),
+                checkout_url: self.checkout_url.as_deref(),
+                chat_url: self.chat.url(),
+                path: demo.to_string(),
+            };
+            tour::print(&mut out, &facts)?;
         }
-        writeln!(out)?;
-        writeln!(out, "In another terminal, in this directory:\n")?;
-        writeln!(out, "  Watch the live state; a raid begins within half a minute")?;
-        writeln!(out, "    {program} watch {demo}")?;
-        if let Some(switch) = switch {
-            writeln!(out, "  Turn a switch, and see its new value arrive as a patch")?;
-            writeln!(out, "    {program} watch {demo} --toggle {switch}")?;
-        }
-        writeln!(out, "  Call the API")?;
-        writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/me")?;
-        writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/paired-servers")?;
-        writeln!(
-            out,
-            "  Open the portal after you have subscribed, to change, cancel or fail a payment; /me says why you have a tier"
-        )?;
-        writeln!(out, "    curl -s -X POST -H 'Cookie: {cookie}' {api_url}/billing/portal")?;
-        let (json, id) = ("Content-Type: application/json", &server.id);
-        writeln!(out, "  Track a player who comes and goes every few minutes, and ask for the names they used")?;
-        writeln!(
-            out,
-            "    curl -s -H 'Cookie: {cookie}' -H '{json}' -d '{{\"trackerName\":\"Vex\"}}' {api_url}/intel/{id}/tracking"
-        )?;
-        writeln!(out, "    curl -s -H 'Cookie: {cookie}' '{api_url}/intel/{id}/aliases?name=Vex'")?;
-        writeln!(out, "  Leave a note on the map, and see it arrive as a patch")?;
-        writeln!(
-            out,
-            "    curl -s -H 'Cookie: {cookie}' -H '{json}' -d '{{\"x\":900,\"y\":1200,\"category\":\"stash\",\"label\":\"Boat base\"}}' {api_url}/intel/{id}/map-notes"
-        )?;
-        writeln!(out, "  See what the shops sell, and which of them are suspicious")?;
-        writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/paired-servers/{id}/shops")?;
-        writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/intel/{id}/shops/scan")?;
-        writeln!(out, "  Say something in the team chat, and get the picture of the map")?;
-        writeln!(
-            out,
-            "    curl -s -H 'Cookie: {cookie}' -H '{json}' -d '{{\"text\":\"hello\"}}' {api_url}/paired-servers/{id}/chat"
-        )?;
-        writeln!(
-            out,
-            "    curl -s -H 'Cookie: {cookie}' -o map.jpg '{api_url}/paired-servers/{id}/map/image?size=1024'"
-        )?;
-        writeln!(out, "  Register the support bot's commands as an admin, and give it some as the chat platform does")?;
-        writeln!(out, "    curl -s -X POST -H 'Cookie: {cookie}' {api_url}/admin/chat/register-commands")?;
-        let give = format!("{}/give", self.chat.url());
-        writeln!(
-            out,
-            "    curl -s --json '{{\"command\":\"craft\",\"options\":{{\"item\":\"gunpowder\",\"amount\":50}}}}' {give}"
-        )?;
-        writeln!(
-            out,
-            "    curl -s --json '{{\"command\":\"raid\",\"options\":{{\"target\":\"garage door\"}}}}' {give}"
-        )?;
-        writeln!(out, "  Link the account there with a code of the bot, and ask it for prices on your servers")?;
-        writeln!(out, "    curl -s --json '{{\"command\":\"link\"}}' {give}")?;
-        writeln!(out, "    curl -s -H 'Cookie: {cookie}' --json '{{\"code\":\"THE CODE\"}}' {api_url}/chat/link")?;
-        writeln!(out, "    curl -s --json '{{\"command\":\"price\",\"options\":{{\"item\":\"wood\"}}}}' {give}")?;
-        let devices = format!("{api_url}/paired-servers/{}/devices", server.id);
-        writeln!(out, "  Add a camera of the base, and take a picture through it")?;
-        writeln!(out, "    curl -s -H 'Cookie: {cookie}' --json '{{\"cameraId\":\"{TURNING_CAMERA}\"}}' {devices}")?;
-        writeln!(out, "    curl -s -H 'Cookie: {cookie}' -o camera.jpg {devices}/{TURNING_CAMERA}/camera-frame")?;
-        writeln!(out, "  Read how all of this works: the wiki, and the stores that bots read")?;
-        writeln!(out, "    curl -s '{api_url}/wiki/page?slug=welcome'   (all pages: {api_url}/wiki/tree)")?;
-        writeln!(out, "    curl -s {api_url}/store/raid   (also faq, crafting, messages)")?;
-        writeln!(out, "  See the members as an admin, and what admins did")?;
-        writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/admin/users/overview")?;
-        writeln!(
-            out,
-            "    curl -s -H 'Cookie: {cookie}' --json '{{\"platformId\":\"76561198000000042\",\"tier\":\"SCOUT\"}}' {api_url}/admin/beta-testers"
-        )?;
-        writeln!(out, "    curl -s -H 'Cookie: {cookie}' {api_url}/admin/audit")?;
-        writeln!(
-            out,
-            "  Get a token for your own WebSocket client, which then sends {{\"type\":\"subscribe\",\"serverId\":\"{}\"}}",
-            server.id
-        )?;
-        writeln!(out, "    curl -s -X POST -H 'Cookie: {cookie}' {api_url}/relay/token")?;
-        writeln!(out, "\nAll of this is also in {demo}, for scripts. Ctrl-C ends the demo.\n")?;
         out.flush()
     }
 
     /// Serves until `shutdown` ends; meanwhile a terminal shows in one line how it is.
     pub async fn run_until_stopped(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let line = terminal::is_shown().then(|| actix::spawn(show(self.server.context().clone())));
+        let (context, game) = (self.server.context().clone(), self.game);
+        let raids = actix::spawn(async move { raid_those_who_watch(&context, &game).await });
+        let (context, user, mut browsers) = (self.server.context().clone(), self.user, self.browsers);
+        let browsers = actix::spawn(async move { phone::add_browsers(&context, &user, &mut browsers).await });
         let shutdown = async {
             shutdown.await;
             if let Some(line) = line {
                 line.abort();
             }
         };
-        self.server.run_until_stopped(shutdown).await
+        let stopped = self.server.run_until_stopped(shutdown).await;
+        raids.abort();
+        browsers.abort();
+        stopped
     }
 }
 
-/// Before anything starts: a port in use is reported by the number that was asked for.
-fn ports_are_free(port: u16) -> Result<(), DemoError> {
-    const TAKEN_BY: [&str; 8] = [
-        "the API",
-        "the relay",
-        "the game server",
-        "the identity provider",
-        "the push service",
-        "the player-statistics service",
-        "the payment provider",
-        "the chat platform",
-    ];
-    for (whose, taken) in TAKEN_BY.into_iter().zip(port..) {
-        if port != 0 && TcpListener::bind((Ipv4Addr::LOCALHOST, taken)).is_err() {
-            return Err(DemoError::PortTaken { port, taken, whose });
+/// Begins a raid some seconds after the first watcher came, and then again and again while there is one.
+async fn raid_those_who_watch(context: &ApiContext, game: &GameServer) {
+    let mut wait = FIRST_RAID;
+    loop {
+        while context.sockets() == 0 {
+            sleep(SHOWN_EVERY).await;
         }
+        sleep(wait).await;
+        if context.sockets() > 0 {
+            game.world(SimulatedWorld::raid);
+        }
+        wait = NEXT_RAID;
     }
-    Ok(())
 }
 
 /// Shows how the service is, without end.
@@ -408,48 +410,44 @@ fn kind(device: &SimulatedDevice) -> DeviceKind {
     }
 }
 
-/// The settings with which the service uses this provider.
-fn payment_settings(payments: &PaymentService, defaults: PaymentSettings) -> PaymentSettings {
-    let given: HashMap<&str, String> = payments.settings().into_iter().collect();
-    let value = |name: &str| given.get(name).cloned();
-    PaymentSettings {
-        payment_secret_key: value("PAYMENT_SECRET_KEY").map(Into::into),
-        payment_webhook_secret: value("PAYMENT_WEBHOOK_SECRET").map(Into::into),
-        payment_price_scout: value("PAYMENT_PRICE_SCOUT"),
-        payment_price_operator: value("PAYMENT_PRICE_OPERATOR"),
-        payment_price_overlord: value("PAYMENT_PRICE_OVERLORD"),
-        payment_price_scout_yearly: value("PAYMENT_PRICE_SCOUT_YEARLY"),
-        payment_price_operator_yearly: value("PAYMENT_PRICE_OPERATOR_YEARLY"),
-        payment_price_overlord_yearly: value("PAYMENT_PRICE_OVERLORD_YEARLY"),
-        payment_api_url: payments.url(),
-        ..defaults
-    }
-}
-
-/// The settings of a service whose bot is known to this platform.
-fn chat_settings(chat: &ChatService, defaults: ChatSettings) -> ChatSettings {
-    let given: HashMap<&str, String> = chat.settings().into_iter().collect();
-    let value = |name: &str| given.get(name).cloned();
-    ChatSettings {
-        chat_api_url: value("CHAT_API_URL").unwrap_or(defaults.chat_api_url),
-        chat_bot_token: value("CHAT_BOT_TOKEN").map(Into::into),
-        chat_application_id: value("CHAT_APPLICATION_ID"),
-        chat_public_key: value("CHAT_PUBLIC_KEY"),
-    }
-}
-
 /// A checkout of the demo user; the address of its page.
 async fn open_checkout(context: &ApiContext, user: &UserId) -> Result<Option<String>, DemoError> {
-    let Some(billing) = &context.billing else { return Ok(None) };
+    let Some(billing) = &context.services.billing else { return Ok(None) };
     let id = user.clone();
     let user = context.pool.read(move |db| users::find(db, &id)?.ok_or(DbError::NotFound)).await?;
     let key = context.random.hex::<16>();
     let plan = Plan { tier: Tier::Operator, interval: BillingInterval::Month };
     let Some(wanted) = billing.prices.sold(plan) else { return Ok(None) };
-    match checkout::open_checkout(billing, &user, &wanted, &context.urls.frontend, &key).await {
+    match checkout::open_checkout(billing, &user, &wanted, &context.settings.urls.frontend, &key).await {
         Err(CheckoutError::Subscribed) => Ok(None),
         opened => Ok(Some(opened?.url)),
     }
+}
+
+/// Registers the player's device for the game's pushes as a user does who lets the service renew it; its Android id. The
+/// sites begin empty, so nothing of an earlier run counts.
+async fn register(
+    context: &ApiContext,
+    user: &UserId,
+    player: u64,
+    sites: &RegistrationSites,
+) -> Result<u64, DemoError> {
+    let owner = user.clone();
+    let forget = move |db: &mut Db| -> Result<_, DbError> {
+        push_registrations::delete(db, &owner)?;
+        push_credentials::delete(db, &owner)
+    };
+    context.pool.write(forget).await?;
+    let registrar = context.services.registrar.as_ref().ok_or(DemoError::Registration)?;
+    let login = registrar.open(user, true).await?;
+    let ended = browser::sign_in(&login.url, player).await.map_err(DemoError::io("the login"))?;
+    let address = ended.map_err(|_| DemoError::Registration)?;
+    let owner = user.clone();
+    let row = context.pool.read(move |db| push_registrations::get(db, &owner)?.ok_or(DbError::NotFound)).await?;
+    let taken = registrar.take_address(row, &address, &player.to_string().into()).await;
+    taken.map_err(|_| DemoError::Registration)?;
+    registrar.proceed(user).await;
+    sites.devices(player).first().copied().ok_or(DemoError::Registration)
 }
 
 /// Presses "pair" in the game and at every device, and waits until the pushes have arrived.
@@ -457,12 +455,12 @@ async fn pair(
     context: &ApiContext,
     user: &UserId,
     game: &GameServer,
-    pushes: &PushService,
+    (pushes, phone): (&PushService, u64),
     devices: &[(String, DeviceKind, String)],
 ) -> Result<DemoServer, DemoError> {
     let entities: Vec<u64> = devices.iter().filter_map(|(id, ..)| id.parse().ok()).collect();
     game.pair(TEAM[0].0, &entities);
-    let arrived = timeout(PAIRING_DEADLINE, pushes.until(|pushes| pushes.unacknowledged(DEMO_ANDROID_ID) == 0)).await;
+    let arrived = timeout(PAIRING_DEADLINE, pushes.until(|pushes| pushes.unacknowledged(phone) == 0)).await;
     arrived.map_err(|_| DemoError::Pairing)?;
     let (user, port) = (user.clone(), game.addr().port());
     let servers = context.pool.read(move |db| paired_servers::list_for(db, &user)).await?;

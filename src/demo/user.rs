@@ -28,7 +28,8 @@ pub struct SignedInUser {
 pub async fn sign_in(context: &ApiContext, platform_id: u64, name: &str) -> Result<SignedInUser, DbError> {
     let now = context.clock.now();
     let (new_user, session) = (context.random.id::<UserId>(now), context.random.id::<SessionId>(now));
-    let cookie = format!("{}={}", context.session_cookie.name(), context.session_cookie.seal(session.as_str()));
+    let cookie =
+        format!("{}={}", context.keys.session_cookie.name(), context.keys.session_cookie.seal(session.as_str()));
     let platform_id = PlatformId::from(platform_id.to_string());
     let profile = StoredProfile { display_name: name.to_owned(), avatar_url: None };
     let user = context.pool.write(move |db| -> Result<_, DbError> {
@@ -53,7 +54,7 @@ pub async fn upload_push_credential(
             "androidId": android_id.to_string(), "securityToken": security_token.to_string(),
         } },
     });
-    let (user, vault, now) = (user.clone(), context.vault.clone(), context.clock.now());
+    let (user, vault, now) = (user.clone(), context.keys.vault.clone(), context.clock.now());
     let upload = context.pool.write(move |db| {
         let bundle = SealedBundle {
             sealed: vault.seal_push_bundle(&user, bundle.to_string().as_bytes()),
