@@ -23,12 +23,18 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{clock::Clock, domain::chat_commands, simulator::loopback_client::loopback_client};
+use crate::{
+    clock::Clock,
+    simulator::{command_limits, loopback_client::loopback_client},
+};
 
-/// The bot's identity, and the guilds that there are; in the second, the application has no commands.
+/// Token of the bot.
 pub const BOT_TOKEN: &str = "simulated.bot.token";
+/// Id of the bot's application.
 pub const APPLICATION: &str = "110000000000000001";
+/// Guild in which the application may have commands.
 pub const GUILD: &str = "120000000000000001";
+/// Guild in which the application has none.
 pub const OTHER_GUILD: &str = "120000000000000002";
 
 /// The private key: the platform here is of one application, and the key is no secret.
@@ -61,11 +67,11 @@ pub struct GivenCommand {
     #[serde(default)]
     pub options: Map<String, Value>,
     /// Id of the user, decimal digits.
-    #[serde(default = "somebody")]
+    #[serde(default = "someone")]
     pub user: String,
 }
 
-fn somebody() -> String {
+fn someone() -> String {
     "130000000000000001".to_owned()
 }
 
@@ -138,6 +144,7 @@ impl ChatService {
         Ok(Self { addr, server: handle, shared })
     }
 
+    /// The address that it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -254,7 +261,7 @@ fn interaction(given: &GivenCommand) -> Value {
         "version": 1,
         "guild_id": GUILD,
         "locale": "en-US",
-        "member": { "user": { "id": given.user, "username": "somebody" }, "roles": [] },
+        "member": { "user": { "id": given.user, "username": "someone" }, "roles": [] },
         "data": {
             "id": "150000000000000001", "type": 1, "name": given.command,
             "options": given.options.iter().map(option).collect::<Vec<_>>(),
@@ -342,7 +349,7 @@ fn replace(books: &mut ChatBooks, request: &HttpRequest, body: &[u8]) -> Result<
     if header(CONTENT_TYPE) != "application/json" || !commands.is_array() {
         return refused(400, 50_035);
     }
-    let faults = chat_commands::faults(&commands);
+    let faults = command_limits::faults(&commands);
     if !faults.is_empty() {
         let mut errors = json!({});
         for fault in faults {
