@@ -25,7 +25,7 @@ use chrono::TimeDelta;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket},
-    sync::Semaphore,
+    sync::{Semaphore, mpsc},
     task::JoinHandle,
     time::{Instant, MissedTickBehavior, interval, sleep},
 };
@@ -43,7 +43,7 @@ use super::{
     scene::{HEIGHT, WIDTH},
     world::{SimulatedWorld, TEAM},
 };
-use crate::game::camera::sample_order;
+use crate::game::{camera::sample_order, wire::AppTeamMessage};
 
 /// The token of the paired player in [`GameServerOptions::new`]; negative, as half of the real ones are.
 pub const DEMO_TOKEN: i32 = -123_456_789;
@@ -132,6 +132,7 @@ impl GameServer {
         serve(Arc::clone(&self.shared), stream, address)
     }
 
+    /// The address that it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -189,6 +190,11 @@ impl GameServer {
         self.shared.lock().clients.count()
     }
 
+    /// Open connections that make requests as this player.
+    pub fn connections_of(&self, player: u64) -> usize {
+        self.shared.lock().clients.of_player(player).len()
+    }
+
     /// Number of requests for the map.
     pub fn maps(&self) -> usize {
         self.shared.lock().maps
@@ -207,6 +213,18 @@ impl GameServer {
     /// Cuts every connection without a close frame.
     pub fn drop_connections(&self) {
         self.shared.lock().drop_connections();
+    }
+
+    /// Cuts the connections of this player without a close frame.
+    pub fn drop_connections_of(&self, player: u64) {
+        self.shared.lock().drop_connections_of(player);
+    }
+
+    /// All lines of chat that are said from now on, however many they are.
+    pub fn chat(&self) -> mpsc::UnboundedReceiver<AppTeamMessage> {
+        let (reader, lines) = mpsc::unbounded_channel();
+        self.shared.lock().readers.push(reader);
+        lines
     }
 
     /// A new map, which cuts every connection.

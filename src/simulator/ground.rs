@@ -20,6 +20,7 @@ pub struct Ground {
 }
 
 impl Ground {
+    /// The heights around this place.
     pub fn around(terrain: &Terrain, middle: Point) -> Self {
         let offset = |n: usize| (n as f32 - REACH as f32) * CELL;
         let heights = (0..ROW * ROW)

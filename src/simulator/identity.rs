@@ -12,17 +12,19 @@ use std::{
 };
 
 use actix_web::{
-    HttpResponse,
+    HttpRequest, HttpResponse,
+    cookie::{Cookie, SameSite},
     http::header::{CACHE_CONTROL, LOCATION},
     web::{self, ServiceConfig},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use chrono::SecondsFormat;
+use maud::html;
 use ring::hmac;
 use serde_json::json;
 use url::Url;
 
-use super::{html::escaped, http_server::NeighbourServer};
+use super::{avatar, http_server::NeighbourServer, page::page};
 use crate::{clock::Clock, crypto::random::Random};
 
 const NAMESPACE: &str = "http://specs.openid.net/auth/2.0";
@@ -33,7 +35,7 @@ const SIGNED: &str = "signed,op_endpoint,claimed_id,identity,return_to,response_
 const UNCONFIRMED: usize = 1000;
 /// Profiles in one answer.
 const PROFILES_AT_ONCE: usize = 100;
-const PAGE: &str = include_str!("sign_in.html");
+const STYLE: &str = include_str!("sign_in.css");
 
 /// A person who can sign in.
 #[derive(Clone, Debug)]
@@ -48,6 +50,7 @@ pub struct Person {
 /// A running provider; stops when dropped.
 pub struct IdentityProvider {
     addr: SocketAddr,
+    provider: web::Data<SimulatedProvider>,
     _server: NeighbourServer,
 }
 
@@ -63,18 +66,32 @@ impl IdentityProvider {
             clock,
             random,
             unconfirmed: Mutex::new(VecDeque::new()),
+            link: Mutex::default(),
         });
+        let shared = provider.clone();
         let routes = move |config: &mut ServiceConfig| {
             config
                 .app_data(provider.clone())
                 .service(web::resource("/openid/login").get(ask).post(verify))
                 .service(web::resource("/openid/choose").post(choose))
+                .service(web::resource("/open/{token}").get(open))
+                .service(web::resource("/avatars/{file}").get(picture))
                 .service(web::resource("/ISteamUser/GetPlayerSummaries/{version}").get(profiles))
                 .service(web::resource("/ISteamUser/GetPlayerSummaries/{version}/").get(profiles));
         };
-        Ok(Self { addr, _server: NeighbourServer::start(listener, routes)? })
+        Ok(Self { addr, provider: shared, _server: NeighbourServer::start(listener, routes)? })
     }
 
+    /// A link that leads a browser to `target`, a page that begins a sign-in, and signs it in there as the first person,
+    /// once. An earlier link works no more.
+    pub fn one_time_link(&self, target: &str) -> String {
+        let token = self.provider.random.hex::<8>();
+        let link = OneTimeLink { token: Some(token.clone()), target: target.to_owned(), cookie: None };
+        *self.provider.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+        format!("http://{}/open/{token}", self.addr)
+    }
+
+    /// The address that it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -87,6 +104,11 @@ impl IdentityProvider {
     /// A claimed identifier is this and the SteamID64.
     pub fn claimed_id_prefix(&self) -> String {
         format!("http://{}/openid/id/", self.addr)
+    }
+
+    /// The base of the pictures of accounts.
+    pub fn avatar_url(&self) -> String {
+        format!("http://{}/avatars", self.addr)
     }
 
     /// The base of the profile API.
@@ -103,7 +125,22 @@ struct SimulatedProvider {
     random: Random,
     /// Nonces of the assertions that are not confirmed yet.
     unconfirmed: Mutex<VecDeque<String>>,
+    link: Mutex<OneTimeLink>,
 }
+
+/// A link that signs its browser in without a click, once.
+#[derive(Default)]
+struct OneTimeLink {
+    /// `None`: it was opened.
+    token: Option<String>,
+    /// Page of the service to which it leads, which begins the sign-in.
+    target: String,
+    /// Cookie of the browser that opened it, until that has signed in.
+    cookie: Option<String>,
+}
+
+/// The cookie of the browser that opened the link; cookies are for all ports of this machine.
+const LINK_COOKIE: &str = "simulated_link";
 
 type Fields = HashMap<String, String>;
 
@@ -213,7 +250,34 @@ fn checked(fields: &Fields) -> Result<(Url, String), &'static str> {
     Ok((return_to, shown))
 }
 
-async fn ask(provider: web::Data<SimulatedProvider>, fields: web::Query<Fields>) -> HttpResponse {
+/// Opens the one-time link: its browser gets a cookie with which the sign-in that follows needs no click. One that was
+/// opened leads to the page all the same.
+async fn open(provider: web::Data<SimulatedProvider>, token: web::Path<String>) -> HttpResponse {
+    let mut link = provider.link.lock().unwrap_or_else(PoisonError::into_inner);
+    let Ok(target) = Url::parse(&link.target) else { return HttpResponse::NotFound().finish() };
+    let mut answer = HttpResponse::Found();
+    answer.insert_header((CACHE_CONTROL, "no-store"));
+    if link.token.as_ref() != Some(&*token) {
+        return answer.insert_header((LOCATION, target.origin().ascii_serialization())).finish();
+    }
+    link.token = None;
+    let cookie = provider.random.hex::<16>();
+    link.cookie = Some(cookie.clone());
+    let cookie = Cookie::build(LINK_COOKIE, cookie).path("/").http_only(true).same_site(SameSite::Lax).finish();
+    answer.insert_header((LOCATION, target.as_str())).cookie(cookie).finish()
+}
+
+/// True once for the browser that opened the one-time link.
+fn came_by_link(provider: &SimulatedProvider, req: &HttpRequest) -> bool {
+    let mut link = provider.link.lock().unwrap_or_else(PoisonError::into_inner);
+    let came = link.cookie.is_some() && req.cookie(LINK_COOKIE).map(|cookie| cookie.value().to_owned()) == link.cookie;
+    if came {
+        link.cookie = None;
+    }
+    came
+}
+
+async fn ask(req: HttpRequest, provider: web::Data<SimulatedProvider>, fields: web::Query<Fields>) -> HttpResponse {
     let (return_to, realm) = match checked(&fields) {
         Ok(checked) => checked,
         Err(why) => return bad(why),
@@ -223,25 +287,28 @@ async fn ask(provider: web::Data<SimulatedProvider>, fields: web::Query<Fields>)
         "checkid_immediate" => return negative(&return_to, "setup_needed"),
         _ => return bad("openid.mode must be checkid_setup"),
     }
-    let mut hidden = String::new();
-    for name in ["openid.ns", "openid.claimed_id", "openid.identity", "openid.return_to", "openid.realm"] {
-        let value = escaped(field(&fields, name));
-        hidden += &format!("    <input type=\"hidden\" name=\"{name}\" value=\"{value}\">\n");
+    if let Some(person) = provider.persons.first().filter(|_| came_by_link(&provider, &req)) {
+        return redirect(&provider.assertion(&return_to, person));
     }
-    let persons: String = provider
-        .persons
-        .iter()
-        .map(|person| {
-            let (id, name) = (person.platform_id, escaped(&person.name));
-            let initial = escaped(person.name.get(..1).unwrap_or("?"));
-            format!(
-                "    <button name=\"person\" value=\"{id}\"><b>{initial}</b><span>{name}<small>{id}</small></span></button>\n"
-            )
-        })
-        .collect();
-    // Texts from outside are inserted last, so that nothing in them can be a placeholder of the template.
-    let page = PAGE.replace("{persons}", &persons).replace("{realm}", &escaped(&realm)).replace("{fields}", &hidden);
-    HttpResponse::Ok().content_type("text/html; charset=utf-8").insert_header((CACHE_CONTROL, "no-store")).body(page)
+    let body = html! {
+        main {
+            h1 { "Choose an account" }
+            p { "A simulated identity provider for the demo. You return to " strong { (realm) } "." }
+            form method="post" action="/openid/choose" {
+                @for name in ["openid.ns", "openid.claimed_id", "openid.identity", "openid.return_to", "openid.realm"] {
+                    input type="hidden" name=(name) value=(field(&fields, name));
+                }
+                @for person in &provider.persons {
+                    button name="person" value=(person.platform_id) {
+                        b { (person.name.get(..1).unwrap_or("?")) }
+                        span { (person.name) small { (person.platform_id) } }
+                    }
+                }
+                button.cancel name="person" value="" { "Cancel" }
+            }
+        }
+    };
+    page("Demo sign-in", STYLE, &body)
 }
 
 async fn choose(provider: web::Data<SimulatedProvider>, fields: web::Form<Fields>) -> HttpResponse {
@@ -267,6 +334,14 @@ async fn verify(provider: web::Data<SimulatedProvider>, fields: web::Form<Fields
     HttpResponse::Ok().content_type("text/plain").body(format!("is_valid:{valid}\nns:{NAMESPACE}\n"))
 }
 
+async fn picture(provider: web::Data<SimulatedProvider>, file: web::Path<String>) -> HttpResponse {
+    let hash = file.strip_suffix("_medium.jpg");
+    match provider.persons.iter().find(|person| hash == Some(&avatar::hash(person.platform_id))) {
+        Some(person) => HttpResponse::Ok().content_type("image/jpeg").body(avatar::draw(person.platform_id)),
+        None => HttpResponse::NotFound().finish(),
+    }
+}
+
 async fn profiles(provider: web::Data<SimulatedProvider>, query: web::Query<Fields>) -> HttpResponse {
     if field(&query, "key").is_empty() {
         return HttpResponse::Forbidden()
@@ -288,6 +363,7 @@ async fn profiles(provider: web::Data<SimulatedProvider>, query: web::Query<Fiel
                 "avatar": person.avatar_url,
                 "avatarmedium": person.avatar_url,
                 "avatarfull": person.avatar_url,
+                "avatarhash": avatar::hash(person.platform_id),
             })
         })
         .collect();

@@ -1,5 +1,5 @@
 //! A seeded market on the island of a world: honest players' shops, and fakes of every kind that the suspicious scan
-//! looks for. Nothing happens by itself: [`SeededMarket::stir`] is one round of it.
+//! looks for. Nothing happens by itself: [`SeededMarket::step`] is one round of it.
 
 use super::{
     point::Point,
@@ -122,7 +122,7 @@ impl SeededMarket {
 
     /// One round: every machine has another marker id, shops sell, restock and change prices a little, blinking fakes
     /// vanish or are back, and moving ones move.
-    pub fn stir(&mut self, world: &mut SimulatedWorld) {
+    pub fn step(&mut self, world: &mut SimulatedWorld) {
         for index in 0..self.stalls.len() {
             let moved = (self.stalls[index].fake == Some(Fake::Moving)).then(|| self.place(world));
             let stall = &mut self.stalls[index];
@@ -229,16 +229,16 @@ fn imitated(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::time;
+    use crate::domain::time::Timestamp;
 
     #[test]
     fn the_same_seed_gives_the_same_market_with_all_kinds_of_fakes() {
         let run = || {
-            let mut world = SimulatedWorld::new(7, time::from_unix(1_790_000_000).expect("a time"));
+            let mut world = SimulatedWorld::new(7, Timestamp::from_unix(1_790_000_000).expect("a time"));
             let mut market = SeededMarket::open(&mut world, 3, 40);
             market.plant(&mut world, 12);
             let before: Vec<u64> = market.stalls.iter().map(|stall| stall.marker.id).collect();
-            market.stir(&mut world);
+            market.step(&mut world);
             let after: Vec<u64> = market.stalls.iter().map(|stall| stall.marker.id).collect();
             let blinking = market.stalls.iter().filter(|stall| !stall.is_there).count();
             assert_eq!(before.iter().zip(&after).filter(|(before, after)| before == after).count(), blinking);

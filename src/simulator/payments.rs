@@ -48,6 +48,7 @@ impl PaymentService {
         Ok(Self { addr, _server: NeighbourServer::start(listener, routes)?, shared })
     }
 
+    /// The address that it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }

@@ -22,10 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::http_server::NeighbourServer;
-use crate::{
-    clock::Clock,
-    domain::time::{self, Timestamp},
-};
+use crate::{clock::Clock, domain::time::Timestamp};
 
 /// Requests in a minute, without a token and with one.
 const PER_MINUTE: [usize; 2] = [60, 300];
@@ -96,7 +93,7 @@ pub fn regulars(server: &str) -> Vec<KnownPlayer> {
     [
         (["Vex", "Vexatious", "xX_vex_Xx"], 90, 60),
         (["Rook", "Rookie", "Castle"], 300, 120),
-        (["Ghost", "Boo", "Nobody"], 60, 180),
+        (["Ghost", "Boo", "Noname"], 60, 180),
     ]
     .map(|(names, on, off)| KnownPlayer {
         names: names.map(str::to_owned).to_vec(),
@@ -175,6 +172,7 @@ impl PlayerStatsService {
         Ok(Self { addr, _server: NeighbourServer::start(listener, routes)?, shared })
     }
 
+    /// The address that it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -382,5 +380,5 @@ fn player_id(number: usize) -> String {
 
 /// The time this many days ago.
 fn seen(now: Timestamp, days: i64) -> String {
-    time::to_wire(now - TimeDelta::days(days))
+    (now - TimeDelta::days(days)).to_wire()
 }

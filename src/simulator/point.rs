@@ -8,6 +8,7 @@ pub struct Point {
 }
 
 impl Point {
+    /// Metres from the south-west corner, to the east and to the north.
     pub fn new(x: f32, y: f32) -> Self {
         Self { x, y }
     }

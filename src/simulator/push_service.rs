@@ -38,8 +38,9 @@ use self::{
 };
 use crate::{clock::Clock, domain::time::Timestamp};
 
-/// The account of the simulated player, and its token.
+/// Android id of the simulated player's phone.
 pub const DEMO_ANDROID_ID: u64 = 5_000_000_000_000_000_001;
+/// Security token of that phone.
 pub const DEMO_SECURITY_TOKEN: u64 = 1_234_567_890_123_456_789;
 
 /// Time for which Google keeps a message for a client that is away.
@@ -107,6 +108,7 @@ impl PushService {
         until_cut(&self.shared, async move { serve(&shared, stream).await })
     }
 
+    /// The address that it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }

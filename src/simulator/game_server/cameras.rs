@@ -98,6 +98,7 @@ impl CameraSessions {
         self.controllers.retain(|_, controller| *controller != client);
     }
 
+    /// Ends every look through a camera.
     pub fn end_all(&mut self) {
         self.sessions.clear();
         self.controllers.clear();
@@ -108,6 +109,7 @@ impl CameraSessions {
         (self.begun, self.sessions.len())
     }
 
+    /// True if this client looks through a camera.
     pub fn is_watching(&self, client: u64) -> bool {
         self.sessions.contains_key(&client)
     }

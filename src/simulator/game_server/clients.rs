@@ -41,6 +41,7 @@ pub struct GameClients {
 }
 
 impl GameClients {
+    /// Adds a client from this address; its messages come out of the queue.
     pub fn admit(&mut self, address: IpAddr) -> ClientQueue {
         self.admitted += 1;
         let id = self.admitted;
@@ -52,15 +53,15 @@ impl GameClients {
         ClientQueue { id, outbox, queue, cut }
     }
 
-    pub fn get(&self, id: u64) -> Option<&GameClient> {
+    pub(crate) fn get(&self, id: u64) -> Option<&GameClient> {
         self.by_id.get(&id)
     }
 
-    pub fn get_mut(&mut self, id: u64) -> Option<&mut GameClient> {
+    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut GameClient> {
         self.by_id.get_mut(&id)
     }
 
-    pub fn remove(&mut self, id: u64) {
+    pub(crate) fn remove(&mut self, id: u64) {
         self.by_id.remove(&id);
     }
 
@@ -69,11 +70,16 @@ impl GameClients {
         self.by_id.clear();
     }
 
-    pub fn count(&self) -> usize {
+    /// Numbers of the clients of this player.
+    pub fn of_player(&self, player: u64) -> Vec<u64> {
+        self.by_id.iter().filter(|(_, client)| client.player == Some(player)).map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn count(&self) -> usize {
         self.by_id.len()
     }
 
-    pub fn count_of(&self, address: IpAddr) -> usize {
+    pub(crate) fn count_of(&self, address: IpAddr) -> usize {
         self.by_id.values().filter(|client| client.address == address).count()
     }
 

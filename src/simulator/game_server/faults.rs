@@ -22,6 +22,8 @@ pub struct GameServerFaults {
     pub reject_tokens: bool,
     /// Messages are replaced by bytes that are no message.
     pub rubbish: bool,
+    /// Broadcasts are, and answers are not.
+    pub rubbish_broadcasts: bool,
     /// Messages end in the middle.
     pub truncate: bool,
     /// Messages have fields of a future version.
@@ -55,7 +57,7 @@ impl GameServerFaults {
 
     /// The bytes of a message, with the faults applied.
     pub fn encode(&self, mut message: AppMessage) -> Bytes {
-        if self.rubbish {
+        if self.rubbish || self.rubbish_broadcasts && message.broadcast.is_some() {
             return Bytes::from_static(&[0xFF, 0x07, 0x00, 0x13, 0x37, 0xFF]);
         }
         if let Some(found) = message.response.as_mut().and_then(|response| response.map_markers.as_mut()) {

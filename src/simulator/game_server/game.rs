@@ -8,7 +8,10 @@ use std::{
 
 use bytes::Bytes;
 use prost::Message as _;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    time::Instant,
+};
 
 use super::{
     cameras::CameraSessions,
@@ -21,7 +24,7 @@ use super::{
 use crate::{
     game::wire::{
         AppBroadcast, AppEntityChanged, AppError, AppMessage, AppNewTeamMessage, AppRequest, AppResponse, AppSuccess,
-        AppTeamChanged,
+        AppTeamChanged, AppTeamMessage,
     },
     simulator::{
         scene::Scene,
@@ -39,11 +42,11 @@ pub struct SharedGame {
 }
 
 impl SharedGame {
-    pub fn new(game: SimulatedGame, sample_order: Vec<(u16, u16)>, refusals: Semaphore) -> Self {
+    pub(crate) fn new(game: SimulatedGame, sample_order: Vec<(u16, u16)>, refusals: Semaphore) -> Self {
         Self { game: Mutex::new(game), sample_order, refusals }
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, SimulatedGame> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SimulatedGame> {
         self.game.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -63,6 +66,8 @@ pub struct SimulatedGame {
     pub maps: usize,
     /// Requests to turn a switch.
     pub toggles: usize,
+    /// Ends that are sent every line of chat.
+    pub readers: Vec<mpsc::UnboundedSender<AppTeamMessage>>,
     limits: Limits,
     map_picture: Option<Bytes>,
     player_tokens: TokenBuckets<u64>,
@@ -79,7 +84,12 @@ pub enum Reply {
 }
 
 impl SimulatedGame {
-    pub fn new(world: SimulatedWorld, players: HashMap<u64, i32>, limits: Limits, map_picture: Option<Bytes>) -> Self {
+    pub(crate) fn new(
+        world: SimulatedWorld,
+        players: HashMap<u64, i32>,
+        limits: Limits,
+        map_picture: Option<Bytes>,
+    ) -> Self {
         Self {
             world,
             players,
@@ -90,6 +100,7 @@ impl SimulatedGame {
             pending: 0,
             maps: 0,
             toggles: 0,
+            readers: Vec::new(),
             limits,
             map_picture,
             player_tokens: TokenBuckets::default(),
@@ -116,6 +127,13 @@ impl SimulatedGame {
     pub fn drop_connections(&mut self) {
         self.clients.clear();
         self.cameras.end_all();
+    }
+
+    /// Cuts the connections of this player.
+    pub fn drop_connections_of(&mut self, player: u64) {
+        for client in self.clients.of_player(player) {
+            self.remove(client);
+        }
     }
 
     /// Handles a message of a client.
@@ -229,6 +247,7 @@ impl SimulatedGame {
                     }
                 }
                 WorldChange::Chat(message) => {
+                    self.readers.retain(|reader| reader.send(message.clone()).is_ok());
                     let message = Some(AppNewTeamMessage { message });
                     let team = self.world.team();
                     let broadcast = AppBroadcast { team_message: message, ..Default::default() };

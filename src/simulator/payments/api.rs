@@ -46,6 +46,7 @@ const LONGEST_LIST: usize = 100;
 
 type ApiAnswer = Result<Value, ApiRefusal>;
 
+/// Routes of the API, and `POST /faults`.
 pub fn routes(config: &mut ServiceConfig) {
     config.service(web::resource("/v1/{path:.*}").to(answer)).service(web::resource("/faults").post(set_faults));
 }

@@ -37,10 +37,12 @@ pub struct ApiRefusal {
 }
 
 impl ApiRefusal {
+    /// Refusal of a parameter, with the code of the real provider.
     pub fn of(code: &'static str, param: &'static str) -> Self {
         Self { status: 400, code, param: Some(param) }
     }
 
+    /// Refusal of an id that there is not.
     pub fn unknown() -> Self {
         Self { status: 404, code: "resource_missing", param: Some("id") }
     }
@@ -80,6 +82,7 @@ pub struct Books {
 }
 
 impl Books {
+    /// Empty books; the run is part of every id.
     pub fn new(run: String) -> Self {
         Self { run, ..Self::default() }
     }
@@ -107,6 +110,7 @@ impl Books {
         self.events.iter().skip(self.events.len() - news).map(|event| shaped(event, older_shape)).collect()
     }
 
+    /// All events, the oldest first, perhaps in the shape of the API's version before.
     pub fn events(&self, older_shape: bool) -> Vec<Value> {
         self.events.iter().map(|event| shaped(event, older_shape)).collect()
     }
@@ -121,6 +125,7 @@ impl Books {
         })
     }
 
+    /// Keeps the answer to a request with this key.
     pub fn keep(&mut self, key: String, request: String, status: u16, body: Value, now: i64) {
         if self.answers.len() >= REMEMBERED {
             self.answers.clear();
@@ -128,6 +133,7 @@ impl Books {
         self.answers.insert(key, KeptAnswer { request, status, body, kept_at: now });
     }
 
+    /// Adds a customer; as the API shows it.
     pub fn create_customer(&mut self, parameters: &Parameters, now: i64) -> Value {
         let id = self.id("cus");
         let customer = json!({
@@ -146,6 +152,7 @@ impl Books {
             .ok_or(ApiRefusal::of("resource_missing", "customer"))
     }
 
+    /// Opens a checkout of a subscription; its page is below `base`.
     pub fn open_checkout(&mut self, parameters: &Parameters, base: &str, now: i64) -> Result<Value, ApiRefusal> {
         if parameters.get("mode").is_none_or(|mode| mode != "subscription") {
             return Err(ApiRefusal::of("parameter_invalid", "mode"));
@@ -171,6 +178,7 @@ impl Books {
         Ok(shown_session(session))
     }
 
+    /// The checkout of this id.
     pub fn session(&self, id: &str) -> Option<&Value> {
         self.sessions.get(id)
     }
@@ -282,6 +290,7 @@ impl Books {
         self.emit("invoice.payment_failed", failed, now);
     }
 
+    /// Changes a subscription as its customer does in the portal.
     pub fn change(&mut self, id: &str, change: &SubscriptionChange, now: i64) {
         if let SubscriptionChange::Plan(plan) = change
             && self.subscription(id).is_some_and(|known| known["status"] != "canceled")
@@ -341,6 +350,7 @@ impl Books {
         self.updated(id, now);
     }
 
+    /// The subscription of this id.
     pub fn subscription(&self, id: &str) -> Option<&Value> {
         self.subscriptions.get(id)
     }
@@ -354,6 +364,7 @@ impl Books {
         self.subscriptions.values().rev().filter(fits).collect()
     }
 
+    /// The charge of this id.
     pub fn charge(&self, id: &str) -> Option<&Value> {
         self.charges.iter().find(|charge| charge["id"] == id)
     }
@@ -398,6 +409,7 @@ impl Books {
         self.emit("refund.failed", refund, now);
     }
 
+    /// Pays back a charge, or that of a payment, all or in part.
     pub fn refund(&mut self, parameters: &Parameters, now: i64) -> Result<Value, ApiRefusal> {
         const REASONS: [&str; 3] = ["duplicate", "fraudulent", "requested_by_customer"];
         let (field, wanted) = match (parameters.get("charge"), parameters.get("payment_intent")) {

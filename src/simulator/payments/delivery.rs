@@ -39,18 +39,21 @@ struct DeliveryState {
 }
 
 impl EventDelivery {
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { http: loopback_client(DEADLINE)?, state: Arc::default() })
     }
 
+    /// Sets where events are sent; before, none is.
     pub fn set_url(&self, url: String) {
         *self.state.url.lock().unwrap_or_else(PoisonError::into_inner) = Some(url);
     }
 
+    /// Number of events that are not taken yet.
     pub fn under_way(&self) -> usize {
         self.state.under_way.load(Ordering::Relaxed)
     }
 
+    /// Ends all attempts.
     pub fn stop(&self) {
         self.state.stopped.store(true, Ordering::Relaxed);
     }

@@ -1,12 +1,13 @@
 //! The pages that users see: the checkout, where one click pays, and the portal.
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::collections::HashMap;
 
 use actix_web::{
     HttpResponse,
     http::header::{CACHE_CONTROL, LOCATION},
     web::{self, ServiceConfig},
 };
+use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
@@ -14,25 +15,30 @@ use super::{
     change::SubscriptionChange,
     shared::SharedPayments,
 };
-use crate::{
-    domain::time::{self, Timestamp},
-    simulator::html::escaped,
-};
+use crate::{domain::time::Timestamp, simulator::page};
 
-const PAGE: &str = include_str!("page.html");
+const STYLE: &str = "
+    body { font: 16px/1.5 system-ui, sans-serif; max-width: 28rem; margin: 4rem auto; padding: 0 1rem; }
+    button { font: inherit; width: 100%; padding: .6rem; margin: .25rem 0; cursor: pointer; }
+    small { color: #666; }
+";
 
 type PageFields = HashMap<String, String>;
 
+/// Routes of the pages on which customers pay and change.
 pub fn routes(config: &mut ServiceConfig) {
     config
         .service(web::resource("/checkout/{id}").get(checkout).post(pay))
         .service(web::resource("/portal/{id}").get(portal).post(change));
 }
 
-fn page(title: &str, content: &str) -> HttpResponse {
-    // Texts from outside are inserted last, so that nothing in them can be a placeholder of the template.
-    let page = PAGE.replace("{title}", title).replace("{content}", content);
-    HttpResponse::Ok().content_type("text/html; charset=utf-8").insert_header((CACHE_CONTROL, "no-store")).body(page)
+fn page(title: &str, content: &Markup) -> HttpResponse {
+    let body = html! {
+        h1 { (title) }
+        (content)
+        p { small { "A simulated payment provider: nothing costs anything." } }
+    };
+    page::page(title, STYLE, &body)
 }
 
 fn unknown() -> HttpResponse {
@@ -47,17 +53,20 @@ async fn checkout(shared: web::Data<SharedPayments>, id: web::Path<String>) -> H
     let Some(session) = shared.books().session(&id).cloned() else { return unknown() };
     match session["status"].as_str() {
         Some("open") => {}
-        Some("expired") => return page("Closed", "<p>This checkout is closed.</p>"),
-        _ => return page("Paid", "<p>This checkout is complete.</p>"),
+        Some("expired") => return page("Closed", &html! { p { "This checkout is closed." } }),
+        _ => return page("Paid", &html! { p { "This checkout is complete." } }),
     }
     let price = PRICES.iter().find(|price| session["simulated"]["price"] == price.id);
     let name = price.map_or("?", |price| price.name);
     let amount = price.map_or_else(String::new, SimulatedPrice::shown_amount);
-    let back = session["cancel_url"]
-        .as_str()
-        .map_or_else(String::new, |back| format!("<p><a href=\"{}\">Back without paying</a></p>", escaped(back)));
-    let form = format!("<form method=\"post\"><button>Pay {amount}</button></form>");
-    page("Checkout", &format!("<p><b>{name}</b> {amount}</p>{form}{back}"))
+    let content = html! {
+        p { b { (name) } " " (amount) }
+        form method="post" { button { "Pay " (amount) } }
+        @if let Some(back) = session["cancel_url"].as_str() {
+            p { a href=(back) { "Back without paying" } }
+        }
+    };
+    page("Checkout", &content)
 }
 
 async fn pay(shared: web::Data<SharedPayments>, id: web::Path<String>) -> HttpResponse {
@@ -70,24 +79,23 @@ async fn pay(shared: web::Data<SharedPayments>, id: web::Path<String>) -> HttpRe
 async fn portal(shared: web::Data<SharedPayments>, id: web::Path<String>) -> HttpResponse {
     let books = shared.books();
     let Some(Portal { customer, return_url, change }) = books.portal(&id) else { return unknown() };
-    let mut content = String::new();
-    for subscription in books.subscriptions(Some(customer), true) {
-        match change {
-            Some((changed, plan)) if subscription["id"] == changed.as_str() => content += &confirmed(changed, plan),
-            Some(_) => {}
-            None => content += &shown(subscription),
+    let subscriptions = books.subscriptions(Some(customer), true).into_iter().filter_map(|subscription| match change {
+        Some((changed, plan)) => (subscription["id"] == changed.as_str()).then(|| confirmed(changed, plan)),
+        None => Some(shown(subscription)),
+    });
+    let subscriptions: Vec<Markup> = subscriptions.collect();
+    let content = html! {
+        @if subscriptions.is_empty() {
+            p { "There is no subscription." }
         }
-    }
-    if content.is_empty() {
-        content = "<p>There is no subscription.</p>".to_owned();
-    }
-    // Writing into a String does not fail.
-    let _ = write!(content, "<p><a href=\"{}\">Back</a></p>", escaped(return_url));
+        @for subscription in &subscriptions { (subscription) }
+        p { a href=(return_url) { "Back" } }
+    };
     page("Your subscription", &content)
 }
 
 /// The button that confirms a change.
-fn confirmed(subscription: &str, plan: &str) -> String {
+fn confirmed(subscription: &str, plan: &str) -> Markup {
     let to = PRICES
         .iter()
         .find(|price| price.id == plan)
@@ -95,37 +103,45 @@ fn confirmed(subscription: &str, plan: &str) -> String {
     button(subscription, "plan", plan, &to)
 }
 
-fn button(subscription: &str, action: &str, plan: &str, label: &str) -> String {
-    let hidden = [("subscription", subscription), ("action", action), ("plan", plan)]
-        .map(|(name, value)| format!("<input type=\"hidden\" name=\"{name}\" value=\"{}\">", escaped(value)));
-    format!("<form method=\"post\">{}<button>{label}</button></form>", hidden.concat())
+fn button(subscription: &str, action: &str, plan: &str, label: &str) -> Markup {
+    html! {
+        form method="post" {
+            @for (name, value) in [("subscription", subscription), ("action", action), ("plan", plan)] {
+                input type="hidden" name=(name) value=(value);
+            }
+            button { (label) }
+        }
+    }
 }
 
 /// A subscription with a button for everything that can be done to it.
-fn shown(subscription: &Value) -> String {
+fn shown(subscription: &Value) -> Markup {
     let (id, item) = (subscription["id"].as_str().unwrap_or_default(), &subscription["items"]["data"][0]);
     let (price, status) = (&item["price"]["id"], subscription["status"].as_str().unwrap_or_default());
     let name = PRICES.iter().find(|known| *price == known.id).map_or("an unknown plan", |known| known.name);
-    let end = item["current_period_end"].as_i64().and_then(Timestamp::from_timestamp_secs).map(time::to_wire);
-    let ends = if subscription["cancel_at"].is_null() { "renews" } else { "ends" };
-    let mut text = format!("<p><b>{name}</b> {status}, {ends} {}</p>", end.unwrap_or_default());
-    if status == "canceled" {
-        return text;
+    let end =
+        item["current_period_end"].as_i64().and_then(|at| Timestamp::from_timestamp(at, 0)).map(Timestamp::to_wire);
+    let is_renewed = subscription["cancel_at"].is_null();
+    let ends = if is_renewed { "renews" } else { "ends" };
+    html! {
+        p { b { (name) } " " (status) ", " (ends) " " (end.unwrap_or_default()) }
+        @if status != "canceled" {
+            @for other in PRICES.iter().filter(|other| *price != other.id) {
+                (button(id, "plan", other.id, &format!("Change to {} ({})", other.name, other.shown_amount())))
+            }
+            @if is_renewed {
+                (button(id, "cancel", "", "Cancel at the end of the period"))
+            } @else {
+                (button(id, "keep", "", "Do not cancel"))
+            }
+            @if status == "past_due" {
+                (button(id, "pay", "", "Pay what is open"))
+            } @else {
+                (button(id, "fail", "", "Fail the next payment, now"))
+            }
+            (button(id, "end", "", "End now"))
+        }
     }
-    let mut button = |action: &str, plan: &str, label: &str| text += &button(id, action, plan, label);
-    for other in PRICES.iter().filter(|other| *price != other.id) {
-        button("plan", other.id, &format!("Change to {} ({})", other.name, other.shown_amount()));
-    }
-    match subscription["cancel_at"].is_null() {
-        true => button("cancel", "", "Cancel at the end of the period"),
-        false => button("keep", "", "Do not cancel"),
-    }
-    match status {
-        "past_due" => button("pay", "", "Pay what is open"),
-        _ => button("fail", "", "Fail the next payment, now"),
-    }
-    button("end", "", "End now");
-    text
 }
 
 async fn change(

@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 
-/// The key with which the API is used, and the secret that signs webhooks.
+/// The key with which the API is used.
 pub const PAYMENT_KEY: &str = "sk_test_simulated";
+/// Secret of the events' signatures.
 pub const WEBHOOK_SECRET: &str = "whsec_simulated";
 
 /// Faults of the provider; none by default. Also the body of `POST /faults`, as JSON in camelCase.

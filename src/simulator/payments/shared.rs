@@ -19,16 +19,16 @@ pub struct SharedPayments {
 }
 
 impl SharedPayments {
-    pub fn new(addr: SocketAddr, run: String, clock: Clock) -> io::Result<Self> {
+    pub(crate) fn new(addr: SocketAddr, run: String, clock: Clock) -> io::Result<Self> {
         let (books, delivery) = (Books::new(run).into(), EventDelivery::new()?);
         Ok(Self { addr, clock, books, faults: Mutex::default(), delivery })
     }
 
-    pub fn books(&self) -> MutexGuard<'_, Books> {
+    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn faults(&self) -> MutexGuard<'_, PaymentFaults> {
+    pub(crate) fn faults(&self) -> MutexGuard<'_, PaymentFaults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

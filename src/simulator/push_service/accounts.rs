@@ -41,6 +41,7 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Notes what a client did against the protocol.
     pub fn add_violation(&mut self, what: String) {
         if self.violations.len() < VIOLATIONS {
             self.violations.push(what);
@@ -111,7 +112,7 @@ pub enum Instruction {
 }
 
 impl Account {
-    pub fn new(token: u64) -> Self {
+    pub(crate) fn new(token: u64) -> Self {
         Self { token, session: None, waiting: VecDeque::new(), history: VecDeque::new() }
     }
 
@@ -129,7 +130,7 @@ impl Account {
 }
 
 impl Accounts {
-    pub fn new(logins: impl IntoIterator<Item = (u64, u64)>) -> Self {
+    pub(crate) fn new(logins: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let by_id = logins.into_iter().map(|(android_id, token)| (android_id, Account::new(token))).collect();
         Self { by_id, ..Self::default() }
     }
@@ -230,11 +231,11 @@ fn keep(pushes: &mut VecDeque<QueuedPush>, push: QueuedPush) {
 }
 
 impl SharedAccounts {
-    pub fn new(accounts: Accounts, clock: Clock) -> Self {
+    pub(crate) fn new(accounts: Accounts, clock: Clock) -> Self {
         Self { accounts: Mutex::new(accounts), clock, changed: watch::Sender::new(()), cut: watch::Sender::new(()) }
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Accounts> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{ApiRefusal, Books, Parameters, price, shapes::Portal};
 
 impl Books {
+    /// Opens a portal for a customer, perhaps at a change of a subscription.
     pub fn open_portal(&mut self, parameters: &Parameters, base: &str, now: i64) -> Result<Value, ApiRefusal> {
         let customer = self.known_customer(parameters)?.to_owned();
         let return_url = parameters.get("return_url").cloned().unwrap_or_default();

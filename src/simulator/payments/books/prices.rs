@@ -42,6 +42,7 @@ impl SimulatedPrice {
     }
 }
 
+/// The price of this id.
 pub fn price(id: &str) -> Option<&'static SimulatedPrice> {
     PRICES.iter().find(|price| price.id == id)
 }
