@@ -5,10 +5,11 @@
 pub struct Rng(u64);
 
 impl Rng {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
@@ -24,6 +25,7 @@ impl Rng {
         (self.bits() % count as u64) as usize
     }
 
+    /// True with this probability.
     pub fn chance(&mut self, probability: f32) -> bool {
         self.between(0.0, 1.0) < probability
     }

@@ -15,8 +15,9 @@ use super::{
     world::{Camera, SimulatedWorld},
 };
 
-/// Pixels of a camera picture.
+/// Pixels of a camera picture from left to right.
 pub const WIDTH: u16 = 160;
+/// Pixels of a camera picture from top to bottom.
 pub const HEIGHT: u16 = 90;
 /// Metres.
 pub const FAR_PLANE: f32 = 250.0;
@@ -100,6 +101,7 @@ pub struct Scene {
 }
 
 impl Scene {
+    /// The world as this camera sees it now.
     pub fn new(world: &SimulatedWorld, camera: &Camera) -> Self {
         let ground = Arc::clone(world.ground());
         let base = world.terrain().base();
@@ -261,14 +263,14 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::time,
+        domain::time::Timestamp,
         game::camera::{decode_rays, sample_order},
         simulator::world::TURNING_CAMERA,
     };
 
     #[test]
     fn a_picture_shows_sky_ground_and_the_base() {
-        let world = SimulatedWorld::new(7, time::from_unix(1_790_000_000).expect("a time"));
+        let world = SimulatedWorld::new(7, Timestamp::from_unix(1_790_000_000).expect("a time"));
         let camera = world.camera(TURNING_CAMERA).expect("the base has it");
         let scene = Scene::new(&world, camera);
         let order = sample_order(WIDTH, HEIGHT);

@@ -17,6 +17,7 @@ use super::{
     payments::PaymentService,
     player_stats::{ListedGame, PlayerStatsService, regulars},
     push_service::{CertificateAuthority, DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN, PushService},
+    registration::RegistrationSites,
     world::{SimulatedWorld, TEAM},
 };
 use crate::{clock::Clock, crypto::random::Random};
@@ -48,6 +49,9 @@ pub struct SimulateOptions {
     /// Port of the chat platform
     #[arg(long, default_value_t = 8087)]
     pub chat_port: u16,
+    /// Port of the sites of a registration for pushes
+    #[arg(long, default_value_t = 8088)]
+    pub registration_port: u16,
     /// Where the chat platform sends the commands of users
     #[arg(long, default_value = "http://127.0.0.1:8080/chat/interactions")]
     pub interactions_url: String,
@@ -100,12 +104,12 @@ pub fn persons() -> Vec<Person> {
         .collect()
 }
 
-/// Runs a game server, an identity provider, a push service, a player-statistics service, a payment provider and a chat
-/// platform until Ctrl-C. The push service has one account, for which the pairings of the game server and its devices
+/// Runs a game server, an identity provider, a push service, a player-statistics service, a payment provider, a chat
+/// platform and the sites of a registration for pushes until Ctrl-C. The push service has one account, for which the pairings of the game server and its devices
 /// wait.
 ///
-/// Prints one line of JSON when all accept connections: `game`, `identity`, `push`, `playerStats`, `payments` and
-/// `chat` (host and port), `playerId` (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts),
+/// Prints one line of JSON when all accept connections: `game`, `identity`, `push`, `playerStats`, `payments`, `chat`
+/// and `registration` (host and port), `playerId` (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts),
 /// `caFile` (null without `ca_file` and `env_file`), and `devices` (entity id and name of each).
 pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let listen = |port| SocketAddr::new(options.listen_ip, port);
@@ -132,6 +136,8 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
     let player_stats = PlayerStatsService::start(stats_listen, vec![listed], players, clock.clone()).await?;
     let payments = PaymentService::start(listen(options.payments_port), clock.clone(), Random::system()).await?;
     payments.set_webhook(options.webhook_url);
+    let (sites_listen, random) = (listen(options.registration_port), Random::system());
+    let sites = RegistrationSites::start(sites_listen, &identity, push.clone(), clock.clone(), random).await?;
     let chat = ChatService::start(listen(options.chat_port), clock).await?;
     chat.set_interactions(options.interactions_url);
 
@@ -146,6 +152,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
             ("IDENTITY_LOGIN_URL", identity.login_url()),
             ("IDENTITY_CLAIMED_ID_PREFIX", identity.claimed_id_prefix()),
             ("PLATFORM_API_URL", identity.platform_api_url()),
+            ("PLATFORM_AVATAR_URL", identity.avatar_url()),
             // With any key the service looks profiles up.
             ("PLATFORM_API_KEY", "simulated".to_owned()),
             ("PLAYER_STATS_URL", player_stats.url()),
@@ -153,6 +160,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
         ];
         settings.extend(payments.settings());
         settings.extend(chat.settings());
+        settings.extend(sites.settings());
         if let Some(ca_file) = &ca_file {
             settings.push(("PUSH_ADDRESS", push.addr().to_string()));
             settings.push(("EXTRA_CA_FILE", ca_file.display().to_string()));
@@ -168,6 +176,7 @@ pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
         "playerStats": player_stats.addr().to_string(),
         "payments": payments.addr().to_string(),
         "chat": chat.addr().to_string(),
+        "registration": sites.addr().to_string(),
         "playerId": player.to_string(),
         "playerToken": DEMO_TOKEN,
         "androidId": DEMO_ANDROID_ID.to_string(),

@@ -44,6 +44,7 @@ pub struct Terrain {
 }
 
 impl Terrain {
+    /// The land of this seed.
     pub fn new(seed: u64) -> Self {
         let mut terrain = Self { seed, monuments: Vec::new(), base: CENTRE };
         let mut rng = Rng::new(seed ^ 0x006D_6F6E_756D_656E);
@@ -70,10 +71,11 @@ impl Terrain {
         terrain
     }
 
-    pub fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 
+    /// All monuments, each with its place.
     pub fn monuments(&self) -> &[PlacedMonument] {
         &self.monuments
     }

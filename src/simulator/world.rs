@@ -3,6 +3,8 @@
 //! The state is kept in the game's own messages. Time is an argument; what a real server would broadcast is kept as
 //! [`WorldChange`]s until the caller takes them out. The script is dense in the first 90 seconds and continues at
 //! random.
+//!
+//! Above 500 lines: one method for each thing that a test changes or the game answers.
 
 mod cameras;
 mod change;
@@ -61,12 +63,13 @@ pub struct SimulatedWorld {
     terrain: Arc<Terrain>,
     ground: Arc<Ground>,
     team: SimulatedTeam,
-    chat: SimulatedChat,
+    pub chat: SimulatedChat,
     markers: Markers,
     traffic: Traffic,
     devices: SimulatedDevices,
     cameras: BTreeMap<String, Camera>,
-    script: Script,
+    /// Events to come.
+    pub script: Script,
     changes: Vec<WorldChange>,
 }
 
@@ -130,6 +133,7 @@ impl SimulatedWorld {
 
     // Time
 
+    /// The time up to which the world has moved.
     pub fn now(&self) -> Timestamp {
         self.now
     }
@@ -227,7 +231,7 @@ impl SimulatedWorld {
     }
 
     /// The alarms pulse for half a minute, and a member who is online says so in the chat.
-    fn raid(&mut self) {
+    pub fn raid(&mut self) {
         let witness = self.team.members().iter().find(|member| member.is_online && member.is_alive);
         if let Some(witness) = witness.map(|member| member.steam_id) {
             self.say(witness, "RAID! they are at the base");
@@ -284,10 +288,12 @@ impl SimulatedWorld {
         self.markers.get_mut(id)
     }
 
+    /// Moves a marker; one that is absent stays so.
     pub fn move_marker(&mut self, id: u64, to: Point) {
         self.markers.move_to(id, to);
     }
 
+    /// Takes a marker off the map.
     pub fn remove_marker(&mut self, id: u64) {
         self.markers.remove(id);
     }
@@ -298,7 +304,8 @@ impl SimulatedWorld {
         changes.push(WorldChange::Wiped);
         // The game counts wipes in seconds, and clients in minutes: a wipe right after another must still show.
         let wiped_at = self.now.max(self.wiped_at + TimeDelta::minutes(2));
-        *self = Self::wiped(self.seed.wrapping_add(1), self.now, wiped_at);
+        let chat = self.chat.emptied();
+        *self = Self { chat, ..Self::wiped(self.seed.wrapping_add(1), self.now, wiped_at) };
         self.script = Script::starting(self.now, &AFTER_WIPE);
         self.changes = changes;
     }
@@ -344,11 +351,11 @@ impl SimulatedWorld {
         }
     }
 
-    pub fn set_subscription(&mut self, entity_id: u64, player: u64, wanted: bool) -> Result<(), GameError> {
+    pub(crate) fn set_subscription(&mut self, entity_id: u64, player: u64, wanted: bool) -> Result<(), GameError> {
         self.devices.set_subscription(entity_id, player, wanted)
     }
 
-    pub fn camera_mut(&mut self, name: &str) -> Option<&mut Camera> {
+    pub(crate) fn camera_mut(&mut self, name: &str) -> Option<&mut Camera> {
         self.cameras.get_mut(name)
     }
 
@@ -356,11 +363,9 @@ impl SimulatedWorld {
 
     /// A line of team chat as the member writes it in the game: trimmed, cut, and nothing when empty.
     pub fn say(&mut self, steam_id: u64, text: &str) {
-        if let Some(member) = self.team.member(steam_id)
-            && let Some(line) = self.chat.add(steam_id, &member.name, text, self.now)
-        {
-            self.changes.push(WorldChange::Chat(line));
-        }
+        let member = self.team.member(steam_id);
+        let line = member.and_then(|member| self.chat.add(steam_id, &member.name, text, self.now));
+        self.changes.extend(line.map(WorldChange::Chat));
     }
 
     /// The member dies where he is and leaves a death note.
@@ -421,10 +426,12 @@ impl SimulatedWorld {
         self.team.players()
     }
 
+    /// The member of the team with this SteamID64.
     pub fn member(&self, steam_id: u64) -> Option<&Member> {
         self.team.member(steam_id)
     }
 
+    /// The land of this wipe.
     pub fn terrain(&self) -> &Terrain {
         &self.terrain
     }
@@ -439,6 +446,7 @@ impl SimulatedWorld {
         self.devices.iter()
     }
 
+    /// The camera of this identifier.
     pub fn camera(&self, name: &str) -> Option<&Camera> {
         self.cameras.get(name)
     }
@@ -448,10 +456,11 @@ impl SimulatedWorld {
         time::hour(self.now - self.start)
     }
 
-    pub fn time(&self) -> AppTime {
+    pub(crate) fn time(&self) -> AppTime {
         time::app_time(self.hour())
     }
 
+    /// Facts of the server, as the game answers them.
     pub fn info(&self) -> AppInfo {
         info::app_info(self.seed, self.now, self.wiped_at)
     }
@@ -462,6 +471,7 @@ impl SimulatedWorld {
         info.unwrap_or_else(|| self.team.alone(player, self.terrain.base(), self.wiped_at))
     }
 
+    /// Chat of the player's team, as the game answers it.
     pub fn team_chat(&self, player: u64) -> Result<AppTeamChat, GameError> {
         self.member(player).ok_or("no_team")?;
         Ok(self.chat.app_team_chat())
@@ -481,6 +491,7 @@ impl SimulatedWorld {
         AppMapMarkers { markers: players.chain(self.markers.iter().cloned()).collect() }
     }
 
+    /// State of a device, as the game answers it.
     pub fn entity_info(&self, entity_id: u64) -> Result<AppEntityInfo, GameError> {
         self.devices.app_entity_info(entity_id)
     }

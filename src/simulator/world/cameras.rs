@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, f32::consts::FRAC_PI_2};
 
 use crate::simulator::point::Point;
 
-/// A camera on a mast in front of the base that can be turned, and one that cannot.
+/// Identifier of the camera on a mast in front of the base, which can be turned.
 pub const TURNING_CAMERA: &str = "CAM1";
+/// Identifier of the camera that cannot turn.
 pub const FIXED_CAMERA: &str = "GATE1";
 
 /// A camera of the base.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::time::unix;
 use crate::{
+    clock::Clock,
     domain::time::Timestamp,
     game::wire::{AppTeamChat, AppTeamMessage},
 };
@@ -32,14 +33,27 @@ pub const CHATTER: [&str; 14] = [
 ];
 
 /// The last lines, oldest first.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct SimulatedChat {
     lines: VecDeque<AppTeamMessage>,
+    /// Lines have its time, if there is one, and not that of their world.
+    clock: Option<Clock>,
 }
 
 impl SimulatedChat {
+    /// From now on lines have the time of this clock.
+    pub fn follow(&mut self, clock: Clock) {
+        self.clock = Some(clock);
+    }
+
+    /// A chat without lines, by the same clock.
+    pub fn emptied(&self) -> Self {
+        Self { lines: VecDeque::new(), clock: self.clock.clone() }
+    }
+
     /// Adds a line, trimmed and cut; `None` if nothing is left of it.
     pub fn add(&mut self, steam_id: u64, name: &str, text: &str, now: Timestamp) -> Option<AppTeamMessage> {
+        let now = self.clock.as_ref().map_or(now, Clock::now);
         let text = text.trim();
         if text.is_empty() {
             return None;

@@ -15,12 +15,17 @@ use crate::{
     game::wire::{AppEntityInfo, AppEntityPayload, AppEntityType, app_entity_payload::Item},
 };
 
-/// The devices of the base, by the ids that they have until the first wipe.
+/// Entity id of the switch of the gate, until the first wipe, as those below.
 pub const GATE_SWITCH: u64 = 4242;
+/// Entity id of the switch of the lights.
 pub const LIGHTS_SWITCH: u64 = 4243;
+/// Entity id of the alarm inside the base.
 pub const BASE_ALARM: u64 = 4244;
+/// Entity id of the alarm at the wall.
 pub const WALL_ALARM: u64 = 4245;
+/// Entity id of the monitor at the tool cupboard.
 pub const TOOL_CUPBOARD: u64 = 4246;
+/// Entity id of the monitor at the large box.
 pub const LOOT_BOX: u64 = 4247;
 
 /// Players that one alarm pushes to.
@@ -110,15 +115,15 @@ impl SimulatedDevices {
         devices
     }
 
-    pub fn insert(&mut self, entity_id: u64, name: &str, device: SimulatedDevice) {
+    pub(crate) fn insert(&mut self, entity_id: u64, name: &str, device: SimulatedDevice) {
         self.by_id.insert(entity_id, (name.to_owned(), device));
     }
 
-    pub fn remove(&mut self, entity_id: u64) {
+    pub(crate) fn remove(&mut self, entity_id: u64) {
         self.by_id.remove(&entity_id);
     }
 
-    pub fn get(&self, entity_id: u64) -> Option<&SimulatedDevice> {
+    pub(crate) fn get(&self, entity_id: u64) -> Option<&SimulatedDevice> {
         self.by_id.get(&entity_id).map(|(_, device)| device)
     }
 
@@ -195,6 +200,7 @@ impl SimulatedDevices {
         }
     }
 
+    /// Makes an alarm push to this player, or no longer.
     pub fn set_subscription(&mut self, entity_id: u64, player: u64, wanted: bool) -> Result<(), GameError> {
         let (_, device) = self.by_id.get_mut(&entity_id).ok_or("not_found")?;
         let SimulatedDevice::Alarm { subscribers, .. } = device else {

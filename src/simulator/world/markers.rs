@@ -33,17 +33,17 @@ impl Markers {
         id
     }
 
-    pub fn get_mut(&mut self, id: u64) -> Option<&mut AppMarker> {
+    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut AppMarker> {
         self.by_id.get_mut(&id)
     }
 
-    pub fn move_to(&mut self, id: u64, to: Point) {
+    pub(crate) fn move_to(&mut self, id: u64, to: Point) {
         if let Some(marker) = self.by_id.get_mut(&id) {
             (marker.x, marker.y) = (to.x, to.y);
         }
     }
 
-    pub fn remove(&mut self, id: u64) {
+    pub(crate) fn remove(&mut self, id: u64) {
         self.by_id.remove(&id);
     }
 

@@ -116,6 +116,7 @@ impl Script {
         script
     }
 
+    /// Adds an event at this time, after others of the same time.
     pub fn add(&mut self, at: Timestamp, event: ScriptEvent) {
         self.added += 1;
         self.events.insert((at, self.added), event);
@@ -132,6 +133,11 @@ impl Script {
     pub fn postpone(&mut self, by: TimeDelta) {
         self.events =
             std::mem::take(&mut self.events).into_iter().map(|((at, n), event)| ((at + by, n), event)).collect();
+    }
+
+    /// Removes raids that did not begin.
+    pub fn cancel_raids(&mut self) {
+        self.events.retain(|_, event| !matches!(event, ScriptEvent::Raid));
     }
 
     /// Events to come.

@@ -75,11 +75,11 @@ impl SimulatedTeam {
         self.members.iter().map(|member| member.steam_id).collect()
     }
 
-    pub fn members(&self) -> &[Member] {
+    pub(crate) fn members(&self) -> &[Member] {
         &self.members
     }
 
-    pub fn member(&self, steam_id: u64) -> Option<&Member> {
+    pub(crate) fn member(&self, steam_id: u64) -> Option<&Member> {
         self.members.iter().find(|member| member.steam_id == steam_id)
     }
 

@@ -1,8 +1,8 @@
 use super::*;
-use crate::domain::time;
+use crate::domain::time::Timestamp;
 
 fn world() -> SimulatedWorld {
-    SimulatedWorld::new(7, time::from_unix(1_790_000_000).expect("a time"))
+    SimulatedWorld::new(7, Timestamp::from_unix(1_790_000_000).expect("a time"))
 }
 
 fn marker(world: &SimulatedWorld, kind: AppMarkerType) -> Option<&AppMarker> {
@@ -53,9 +53,9 @@ fn first_ninety_seconds_are_dense() {
 #[test]
 fn same_seed_gives_the_same_events() {
     let run = |seed| {
-        let mut world = SimulatedWorld::new(seed, time::from_unix(1_790_000_000).expect("a time"));
+        let mut world = SimulatedWorld::new(seed, Timestamp::from_unix(1_790_000_000).expect("a time"));
         first(&mut world, 120, |_, _| false);
-        (world.map_markers(1), world.chat)
+        (world.map_markers(1), world.chat.app_team_chat())
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
