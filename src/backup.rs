@@ -34,12 +34,12 @@ use crate::{
     clock::Clock,
     config::{Database, ImageStorage, SECRETS_FILE, Settings, StoragePlaces, fresh_secrets},
     db::{
-        engine::{self, Access, error::DbError, pool::Db, schema_steps},
+        engine::{self, Access, database_file, error::DbError, pool::Db, schema_steps},
         erasure_list::ERASURES,
         images,
         journal::{JOURNAL, REFUSED},
     },
-    domain::{image_name::ImageName, time},
+    domain::image_name::ImageName,
     uploads,
 };
 
@@ -76,10 +76,7 @@ impl fmt::Display for TakenBackup {
         }
         if !manifest.secrets_left_out.is_empty() {
             let secrets = manifest.secrets_left_out.join(", ");
-            writeln!(
-                f,
-                "not in it: {secrets}; keep them elsewhere. Without CREDS_ENCRYPTION_KEY nobody's credentials open"
-            )?;
+            writeln!(f, "not in it: {secrets}; keep them elsewhere. Without CREDS_ENCRYPTION_KEY no credential opens")?;
         }
         write!(f, "To check it: companion restore --verify {file}")
     }
@@ -101,18 +98,7 @@ pub fn back_up(options: BackupOptions, clock: &Clock) -> Result<TakenBackup, Bac
     let stage = private_stage(directory)?;
     let now = clock.now();
 
-    let mut small = Vec::new();
-    for name in [JOURNAL, REFUSED, ERASURES] {
-        let mut lines = read_if_there(&data_dir.join(name))?;
-        // The last line may be half written.
-        lines.truncate(lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
-        small.push((name, lines));
-    }
-    if with_secrets {
-        small.push((SECRETS_FILE, read_if_there(&data_dir.join(SECRETS_FILE))?));
-    }
-    small.retain(|(_, content)| !content.is_empty());
-
+    let small = small_files(&data_dir, with_secrets)?;
     let copy = stage.path().join(DATABASE);
     let (schema, known_images) = copy_database(&database, &copy)?;
 
@@ -147,7 +133,7 @@ pub fn back_up(options: BackupOptions, clock: &Clock) -> Result<TakenBackup, Bac
         let manifest = archive.finish(BackupManifest {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             schema,
-            taken_at: time::to_wire(now),
+            taken_at: now.to_wire(),
             secrets_left_out: secrets.filter(|variable| !is_contained(variable)).collect(),
             images_in_s3: matches!(images, ImageStorage::S3(_)),
             missing_images,
@@ -162,12 +148,32 @@ pub fn back_up(options: BackupOptions, clock: &Clock) -> Result<TakenBackup, Bac
     Ok(TakenBackup { file, bytes, manifest })
 }
 
+/// The small files of the data directory that have something in them, by name.
+fn small_files(data_dir: &Path, with_secrets: bool) -> Result<Vec<(&'static str, Vec<u8>)>, BackupError> {
+    let mut small = Vec::new();
+    for name in [JOURNAL, REFUSED, ERASURES] {
+        let mut lines = read_if_there(&data_dir.join(name))?;
+        // The last line may be half written.
+        lines.truncate(lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+        small.push((name, lines));
+    }
+    if with_secrets {
+        small.push((SECRETS_FILE, read_if_there(&data_dir.join(SECRETS_FILE))?));
+    }
+    small.retain(|(_, content)| !content.is_empty());
+    Ok(small)
+}
+
 /// Writes the database as it is now to another file: its newest step and the images that it knows. No writer waits for
 /// this.
 fn copy_database(database: &Path, copy: &Path) -> Result<(String, Vec<ImageName>), BackupError> {
     let to = copy.to_str().ok_or_else(|| BackupError::Refused(format!("{} is not UTF-8", copy.display())))?;
+    database_file::refuse_unsafe(database)?;
     let mut connection = engine::open_sqlite(database, Access::Write)?;
     sql_query("VACUUM INTO ?").bind::<Text, _>(to).execute(&mut connection).map_err(DbError::from)?;
+    drop(connection);
+    // The log may have been removed just before the file was opened.
+    database_file::refuse_unsafe(database)?;
     let mut copied = Db::Sqlite(engine::open_sqlite(copy, Access::Read)?);
     let steps = schema_steps::read(&mut copied)?;
     let schema = steps.newest.ok_or_else(|| BackupError::Refused("the database is empty".to_owned()))?;

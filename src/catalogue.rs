@@ -13,6 +13,7 @@ use crate::{
     db::{
         edited_items,
         engine::{error::DbError, pool::Pool},
+        query_failures::log_failure,
     },
     domain::items::{self, ItemEdit},
 };
@@ -61,7 +62,7 @@ impl CatalogueKeeper {
         loop {
             ticks.tick().await;
             if let Err(error) = self.refresh().await {
-                log::warn!("the catalogue of items may be out of date: {error}");
+                log_failure("the catalogue of items may be out of date", &error);
             }
         }
     }
@@ -71,7 +72,7 @@ impl CatalogueKeeper {
 fn apply(known: &mut HashMap<i32, ItemEdit>, edits: Vec<ItemEdit>) {
     let edits: HashMap<i32, ItemEdit> = edits.into_iter().map(|edit| (edit.id, edit)).collect();
     for id in known.keys().filter(|id| !edits.contains_key(id)) {
-        items::take_back(*id);
+        items::reset_to_shipped(*id);
     }
     for (id, edit) in &edits {
         if known.get(id) != Some(edit) {

@@ -3,6 +3,7 @@
 
 mod admin;
 mod base_url;
+mod channels;
 mod chat;
 mod check;
 mod database;
@@ -17,6 +18,7 @@ mod payments;
 mod player_stats;
 mod private_dir;
 mod push;
+mod registration;
 mod secret_files;
 mod secrets;
 mod sources;
@@ -31,6 +33,7 @@ use self::check::Check;
 pub use self::{
     admin::AdminSettings,
     base_url::BaseUrl,
+    channels::{ChannelPolicy, ChannelSettings},
     chat::{ChatPlatform, ChatSettings},
     database::{Database, DatabaseSettings},
     environment::{Environment, EnvironmentSettings},
@@ -42,8 +45,11 @@ pub use self::{
     pairing::PairingSettings,
     payments::{PaymentSettings, Payments},
     player_stats::{PlayerStats, PlayerStatsSettings},
-    private_dir::{LOCK_FILE, create_private_dir, is_data_dir_taken, is_locked, is_writable, take_data_dir, take_lock},
+    private_dir::{
+        LOCK_FILE, create_private_dir, is_data_dir_taken, is_locked, is_writable, lock, take_data_dir, take_lock,
+    },
     push::{PushAddress, PushSettings},
+    registration::{Registration, RegistrationSettings},
     secrets::{SECRETS_FILE, SecretSettings, Secrets, fresh_secrets},
     sources::{SourceFindings, read_env_file, with_sources},
     trust::TrustSettings,
@@ -76,6 +82,8 @@ pub struct Settings {
     #[command(flatten)]
     pub push: PushSettings,
     #[command(flatten)]
+    pub registration: RegistrationSettings,
+    #[command(flatten)]
     pub trust: TrustSettings,
     #[command(flatten)]
     pub pairing: PairingSettings,
@@ -87,6 +95,8 @@ pub struct Settings {
     pub payments: PaymentSettings,
     #[command(flatten)]
     pub chat: ChatSettings,
+    #[command(flatten)]
+    pub channels: ChannelSettings,
     #[command(flatten)]
     pub images: ImageSettings,
     /// Findings where they come from.
@@ -144,6 +154,8 @@ pub struct Config {
     pub secrets: Secrets,
     pub identity: Identity,
     pub push: PushAddress,
+    /// `None`: the service registers nothing itself, and the routes of registrations answer so.
+    pub registration: Option<Registration>,
     /// PEM; the process can open it.
     pub extra_ca_file: Option<PathBuf>,
     /// Upper-case letters and digits.
@@ -157,6 +169,7 @@ pub struct Config {
     pub enforce_tiers: bool,
     /// `None`: there is no support bot, and what needs it answers so.
     pub chat: Option<ChatPlatform>,
+    pub channels: ChannelPolicy,
     pub images: ImageStorage,
     /// With which the service runs, and hardly as it is meant to; one line each.
     pub warnings: Vec<String>,
@@ -192,6 +205,7 @@ impl fmt::Display for InvalidSettings {
 impl error::Error for InvalidSettings {}
 
 impl InvalidSettings {
+    /// The faults without the warnings.
     pub fn faults(&self) -> impl Iterator<Item = &str> {
         self.faults.iter().map(String::as_str)
     }
@@ -224,12 +238,14 @@ impl Config {
         let secrets = settings.secrets.check(&data_dir, &mut check);
         let identity = settings.identity.check(&mut check);
         let push = settings.push.check(&mut check);
+        let registration = settings.registration.check(&mut check);
         let extra_ca_file = settings.trust.check(&mut check);
         let pairing_code_prefix = settings.pairing.check(&mut check);
         let game = settings.game.check(&mut check);
         let player_stats = settings.player_stats.check(&mut check);
         let payments = settings.payments.check(&mut check);
         let chat = settings.chat.check(&mut check);
+        let channels = settings.channels.check(&mut check);
         let images = settings.images.check(&data_dir, &mut check);
         let config = (|| {
             let (payments, enforce_tiers) = payments?;
@@ -245,6 +261,7 @@ impl Config {
                 secrets: secrets?,
                 identity: identity?,
                 push: push?,
+                registration: registration?,
                 extra_ca_file,
                 pairing_code_prefix: pairing_code_prefix?,
                 game: game?,
@@ -252,6 +269,7 @@ impl Config {
                 payments,
                 enforce_tiers,
                 chat: chat?,
+                channels: channels?,
                 images: images?,
                 warnings: check.warnings.clone(),
             })
@@ -329,7 +347,6 @@ mod tests {
             faults(bare),
             [
                 "BASE_URL is missing",
-                "FRONTEND_URL is missing",
                 "SESSION_SECRET is missing",
                 "SESSION_SALT is missing",
                 "CREDS_ENCRYPTION_KEY is missing",
@@ -375,6 +392,7 @@ mod tests {
             "--workers=0",
             "--platform-api-url=api.example.org",
             "--push-address=mtalk.google.com",
+            "--registration-expo-url=exp.host",
             "--extra-ca-file=/nonexistent/ca.pem",
             "--pairing-code-prefix=LI NK",
             "--game-proxy-url=https://proxy.example.org",
@@ -401,6 +419,7 @@ mod tests {
             "CREDS_ENCRYPTION_KEY",
             "PLATFORM_API_URL",
             "PUSH_ADDRESS",
+            "REGISTRATION_EXPO_URL",
             "EXTRA_CA_FILE",
             "PAIRING_CODE_PREFIX",
             "GAME_PROXY_URL",
@@ -430,6 +449,7 @@ mod tests {
             "--payment-price-operator=price_2",
             "--payment-price-overlord=price_3",
             "--chat-bot-token=Hunter2",
+            "--registration-api-key=Hunter2",
             "--chat-application-id=1",
             &format!("--chat-public-key={}", "ab".repeat(32)),
             "--images-s3-bucket=icons",
@@ -453,9 +473,9 @@ mod tests {
             .filter_map(|argument| argument.get_env())
             .map(|variable| variable.to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(variables.len(), 60);
+        assert_eq!(variables.len(), 75);
         let hidden = command.get_arguments().filter(|argument| argument.is_hide_env_values_set()).count();
-        assert_eq!(hidden, 12);
+        assert_eq!(hidden, 13);
         let help = command.render_long_help().to_string();
         for variable in variables {
             assert!(help.contains(&format!("[env: {variable}")), "{variable}");

@@ -6,6 +6,7 @@ mod database;
 mod machine;
 mod neighbours;
 mod observation;
+mod open_files;
 mod stored_secrets;
 
 pub use self::observation::{Diagnosis, Observation};
@@ -26,19 +27,18 @@ pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Ob
         }
     };
     let (unmade, file) = settings.unmade_secrets();
-    if !unmade.is_empty() {
-        let text = format!("{} will be made at the first start, in {}", unmade.join(", "), file.display());
-        tell(vec![Observation::doubtful("settings", text)]);
-    }
     let storage = settings.clone().storage();
     match Config::check_only(settings) {
         Ok(config) => {
             tell(vec![Observation::fine("settings", "they are valid")]);
+            if !unmade.is_empty() {
+                let text = format!("{} will be made at the first start, in {}", unmade.join(", "), file.display());
+                tell(vec![Observation::doubtful("settings", text)]);
+            }
             tell(config.warnings.iter().map(|line| Observation::doubtful("settings", line)).collect());
             tell(machine::examine(&config));
-            if config.environment == Environment::Production {
-                tell(vec![machine::backup(&config.data_dir, clock)]);
-            }
+            let is_production = config.environment == Environment::Production;
+            tell(machine::backup(&config.data_dir, is_production, clock).into_iter().collect());
             let (findings, database_clock) = database::examine(&config.database, &config.data_dir, clock);
             tell(findings);
             if unmade.is_empty() {

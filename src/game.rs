@@ -1,6 +1,5 @@
 //! Protocol of the game: its messages, a link to a game server, and the meaning of its answers.
 
-pub mod address;
 pub mod budget;
 pub mod camera;
 mod camera_overlay;

@@ -33,6 +33,12 @@
 //! until a socket took its message, or a state that holds it. After a restart the incidents of the last day are shown
 //! again, and pushes that were in none yet are delivered.
 //!
+//! # The path of a registration
+//! The game pushes to devices that are registered for a player. A user signs in at the game's site and brings the address
+//! at which that ends ([`api::account::registrations`]); [`domain::game_login`] reads its token. [`push::registrar`] makes
+//! the other steps ([`clients::registration`]: Google, Expo, the game), stores each before the next, stages the credential
+//! as an upload does, and renews it if the user asked for that. [`helper`] does the same on a user's own machine.
+//!
 //! # The path of a tracked player
 //! [`tracking::worker`] has one watch for each game server at which players are tracked, on a thread of its own.
 //! [`tracking::server_watch`] finds the server at the player-statistics service ([`domain::server_match`]), pays for each
@@ -40,11 +46,23 @@
 //! ([`clients::player_stats`]). Looks become sessions ([`domain::player_session`]), in one transaction for all who track
 //! there; who came and went is sent to the hub, which publishes it and keeps it as an event of the paired server.
 //!
+//! # The path of a message that wakes
+//! The transaction that stores a new incident opens a notice for each user who may watch and has a channel
+//! ([`db::notices`]). [`channels`] makes the steps that are due by the user's rules ([`domain::escalation`]), and sends each
+//! message ([`clients::channels`]) until the user has acknowledged the incident, wherever they did.
+//!
 //! # The path of a line of chat
 //! The game server repeats what the team says, and its last lines after each connect. [`relay::state::team_chat`] gives
 //! each line an id that follows from who said what when; so it is sent and kept once, however often it comes.
 //! Lines of the owner ([`api::server::chat`]) go to the game server and are answered when the game repeats them.
-//! Events, chat and maps reach the database through [`relay::shared::fact_sink`], for which no caller waits.
+//! Events, chat and maps reach the database through [`relay::shared::write_behind`], for which no caller waits.
+//!
+//! # The path of a command in the team's chat
+//! Every link to a team hears the same line. The first to bring it to [`relay::shared::teams`] decides with
+//! [`domain::team_command::election`] which of them answers, and sends it the command. That game connection checks the
+//! rights and the team's rates, answers from its live state ([`domain::team_command::answers`]), and queues the lines
+//! with the team's others; [`relay::game::team_speech`] says them, one after the other. Timers and switches that turn
+//! back are rows, so that another process ends them.
 //!
 //! # The path of a camera picture
 //! A user pulls ([`api::server::cameras`]); the hub checks the access and the device, and the game connection looks
@@ -99,7 +117,8 @@
 //! # When another process serves
 //! On PostgreSQL a process serves only while it has the lock of the database ([`db::engine::serving_lock`]). One that
 //! does not get it answers on both listeners that it waits (`server::waiting`), and opens the database when the lock is
-//! free. One whose lock has passed to another ends.
+//! free. One whose lock has passed to another ends, and one that has lost it writes nothing ([`db::engine::lock_holder`]). On
+//! SQLite the lock is on the file ([`db::engine::database_file`]), and a second process does not start.
 //!
 //! # When something panics
 //! Only the task in which it happens ends, and [`panics`] logs and counts it. A link or a push session is tried again. A
@@ -112,17 +131,20 @@
 //! handed down.
 //!
 //! ```text
-//! 9  main.rs                          parse the command line, run
-//! 8  server  demo  watch  simulator   wire and run the service; its neighbours in a box; a relay client
-//!    backup  doctor                   take and restore backups; look at what the service needs
-//! 7  api  rotation                    routes > endpoints > extract > context, error; sealed rows follow the current key
-//! 6  relay push tracking billing      listener > hub > client > game > … > wire; worker > supervisor > session; looks
-//! 5  pairings  vault  catalogue       pair a server or device; open and re-seal stored secrets; items as admins say
-//! 4  db  clients  game  uploads       rows; calls to others; how the game speaks; images that are kept
-//! 4  logging                          how a line of the log looks
-//! 3  config  net  panics              the settings, read once; streams and limits of clients; what panics is noticed
-//! 2  crypto  clock                    seal, sign, mint; random values and ids; the time
-//! 1  domain                           what is true without any of the above
+//! 10  main.rs                         parse the command line, run
+//!  9  server demo watch simulator     wire and run the service; its neighbours in a box; a relay client
+//!     helper say                      registers a user's own machine for pushes; says a line in the demo's game
+//!     backup doctor reports           take and restore backups; look at what the service needs; figures for operators
+//!  8  api rotation                    routes > endpoints > extract > context, error; sealed rows follow the current key
+//!  7  relay push tracking billing     listener > hub > client > game > … > wire; worker > supervisor > session; looks
+//!     channels                        wakes users who have no dashboard open
+//!  6  pairings                        pair a server or device
+//!  5  vault catalogue                 open and re-seal stored secrets; items as admins say
+//!  4  db clients game uploads         rows; calls to others; how the game speaks; images that are kept
+//!     logging web                     how a line of the log looks; the bundled pages
+//!  3  config net panics terminal      the settings, read once; streams and limits of clients; panics; a terminal's line
+//!  2  crypto clock                    seal, sign, mint; random values and ids; the time
+//!  1  domain                          what is true without any of the above
 //! ```
 //!
 //! `simulator` imports `game`, `domain`, `clock` and the wire format of `push` only: it is a neighbour of the service,
@@ -134,6 +156,7 @@ pub mod api;
 pub mod backup;
 pub mod billing;
 pub mod catalogue;
+pub mod channels;
 pub mod clients;
 pub mod clock;
 pub mod config;
@@ -143,6 +166,7 @@ pub mod demo;
 pub mod doctor;
 pub mod domain;
 pub mod game;
+pub mod helper;
 pub mod logging;
 pub mod net;
 pub mod pairings;
@@ -151,6 +175,7 @@ pub mod push;
 pub mod relay;
 pub mod reports;
 pub mod rotation;
+pub mod say;
 pub mod server;
 pub mod simulator;
 pub mod terminal;
@@ -158,3 +183,4 @@ pub mod tracking;
 pub mod uploads;
 pub mod vault;
 pub mod watch;
+pub mod web;

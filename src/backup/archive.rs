@@ -75,6 +75,7 @@ pub struct ArchiveWriter {
 }
 
 impl ArchiveWriter {
+    /// An archive in this file, of a backup at this Unix time, seconds.
     pub fn new(file: File, taken_at: u64) -> Self {
         Self { tar: tar::Builder::new(BufWriter::new(file)), taken_at, files: Vec::new() }
     }
@@ -102,7 +103,7 @@ impl ArchiveWriter {
         let text = serde_json::to_vec_pretty(&manifest)?;
         if manifest.files.len() > MOST_FILES || text.len() as u64 > LARGEST_MANIFEST {
             return Err(io::Error::other(format!(
-                "it would have more than {MOST_FILES} files, and be restored by nobody"
+                "it would have more than {MOST_FILES} files, and could not be restored"
             )));
         }
         let digest = digest_line(&text);
@@ -159,21 +160,8 @@ pub fn read(
                 let place = place(&name);
                 let unwritten = |error| BackupError::io(place.as_deref().unwrap_or(path).display())(error);
                 let mut target = place.as_deref().map(&create).transpose().map_err(unwritten)?;
-                let (mut content, mut piece) = (DigestingReader::new(&mut entry), Vec::new());
-                // Not `io::copy`, which does not say which of the two failed.
-                loop {
-                    piece.clear();
-                    let read = (&mut content).take(PIECE).read_to_end(&mut piece);
-                    if read.map_err(|error| BackupError::Damaged(format!("{name}: {error}")))? == 0 {
-                        break;
-                    }
-                    if let Some(target) = &mut target {
-                        target.write_all(&piece).map_err(unwritten)?;
-                    }
-                }
-                if let Some(target) = target {
-                    target.sync_all().map_err(unwritten)?;
-                }
+                let mut content = DigestingReader::new(&mut entry);
+                copy(&name, &mut content, target.as_mut(), unwritten)?;
                 let (bytes, sha256) = content.finish();
                 found.insert(name.clone(), ArchivedFile { name, bytes, sha256 });
             }
@@ -181,8 +169,35 @@ pub fn read(
     }
     let manifest = manifest.filter(|_| closed);
     let manifest = manifest.ok_or_else(|| BackupError::Damaged("it is cut off: its manifest is missing".to_owned()))?;
+    compared(&manifest, found)
+}
+
+/// Copies the content of this file; without a target, it is only read.
+fn copy(
+    name: &str,
+    mut content: impl Read,
+    mut target: Option<&mut File>,
+    unwritten: impl Fn(io::Error) -> BackupError,
+) -> Result<(), BackupError> {
+    let mut piece = Vec::new();
+    // Not `io::copy`, which does not say which of the two failed.
+    loop {
+        piece.clear();
+        let read = (&mut content).take(PIECE).read_to_end(&mut piece);
+        if read.map_err(|error| BackupError::Damaged(format!("{name}: {error}")))? == 0 {
+            break;
+        }
+        if let Some(target) = &mut target {
+            target.write_all(&piece).map_err(&unwritten)?;
+        }
+    }
+    target.map_or(Ok(()), |target| target.sync_all().map_err(unwritten))
+}
+
+/// The manifest, if it names exactly the files that were found.
+fn compared(manifest: &[u8], mut found: BTreeMap<String, ArchivedFile>) -> Result<BackupManifest, BackupError> {
     let manifest: BackupManifest =
-        serde_json::from_slice(&manifest).map_err(|error| BackupError::Damaged(format!("its manifest: {error}")))?;
+        serde_json::from_slice(manifest).map_err(|error| BackupError::Damaged(format!("its manifest: {error}")))?;
     if manifest.format != FORMAT {
         return Err(BackupError::Refused(format!(
             "the backup has format {}, and this program reads {FORMAT}: use companion {}",

@@ -6,6 +6,7 @@ use crate::{
     config::InvalidSettings,
     db::{
         engine::{EngineError, error::DbError},
+        erasure_list::ERASURES,
         journal::{JOURNAL, REFUSED},
     },
     domain::plain_text::escaped,
@@ -18,7 +19,7 @@ pub enum BackupError {
     Settings(#[from] InvalidSettings),
     #[error(
         "DATABASE_URL is a PostgreSQL, which has tools of its own: `pg_dump --format=custom` and `pg_restore`. Also keep \
-         {JOURNAL}, {REFUSED} and images/ of DATA_DIR ({}), and the secrets (docs/upgrading.md)", .0.display()
+         {JOURNAL}, {REFUSED}, {ERASURES} and images/ of DATA_DIR ({}), and the secrets (docs/upgrading.md)", .0.display()
     )]
     Postgres(PathBuf),
     // The text quotes the archive, which anybody may have written.
@@ -35,6 +36,7 @@ pub enum BackupError {
 }
 
 impl BackupError {
+    /// For `map_err`: names the file or step of an I/O error.
     pub fn io(what: impl Display) -> impl FnOnce(io::Error) -> Self {
         let what = what.to_string();
         move |cause| Self::Io { what, cause }

@@ -94,12 +94,7 @@ impl fmt::Display for Restored {
 pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, BackupError> {
     let RestoreOptions { file, erasures, verify, settings } = options;
     if verify {
-        let stage = private_stage(&std::env::temp_dir())?;
-        let database = stage.path().join(DATABASE);
-        let manifest = archive::read(&file, |name| (name == DATABASE).then(|| database.clone()), create)?;
-        let audit = check_database(&database, &manifest)?;
-        let images = manifest.images_in_s3.then(|| WERE_IN_S3.to_owned());
-        return Ok(Restored { data_dir: None, manifest, audit, erased: 0, images });
+        return verified(&file);
     }
     let StoragePlaces { data_dir, database, images } = settings.storage()?;
     let Database::Sqlite(database) = database else { return Err(BackupError::Postgres(data_dir)) };
@@ -139,25 +134,7 @@ pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, Backu
     let of_backup = erasure_list::read(stage.path()).map_err(BackupError::io(file.display()))?;
     let erased = erase_again(&staged(DATABASE), &[erasures.as_slice(), &of_backup].concat(), clock)?;
 
-    let has_images = manifest.files.iter().any(|file| file.name.starts_with(IMAGES));
-    let (images, told) = match images {
-        ImageStorage::Directory(directory) => {
-            let place = directory.display().to_string();
-            let told = format!("{WERE_IN_S3}: copy them into {place}, or set IMAGES_S3_BUCKET");
-            (directory, manifest.images_in_s3.then_some(told))
-        }
-        ImageStorage::S3(bucket) => {
-            let (directory, bucket) = (data_dir.join("images"), bucket.name);
-            let place = directory.display().to_string();
-            let told = match manifest.images_in_s3 {
-                true => Some(format!("{WERE_IN_S3}: the service looks for them in the bucket {bucket}")),
-                false => has_images.then(|| {
-                    format!("its images are in {place}: upload what is there into the bucket {bucket}, where the service looks for them")
-                }),
-            };
-            (directory, told)
-        }
-    };
+    let (images, advice) = image_place(images, &data_dir, &manifest);
     let put = || -> io::Result<()> {
         for file in manifest.files.iter().filter(|file| file.name != DATABASE) {
             let image = file.name.strip_prefix(IMAGES).and_then(ImageName::parse);
@@ -175,13 +152,48 @@ pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, Backu
     };
     put().map_err(BackupError::io(data_dir.display()))?;
     made.keep();
-    Ok(Restored { data_dir: Some(data_dir), manifest, audit, erased, images: told })
+    // Nothing has served from here yet: a first start in development makes the secrets that are in no backup.
+    fs::remove_file(data_dir.join(LOCK_FILE)).map_err(BackupError::io(data_dir.display()))?;
+    Ok(Restored { data_dir: Some(data_dir), manifest, audit, erased, images: advice })
+}
+
+/// Checks the backup, and restores nothing.
+fn verified(file: &Path) -> Result<Restored, BackupError> {
+    let stage = private_stage(&std::env::temp_dir())?;
+    let database = stage.path().join(DATABASE);
+    let manifest = archive::read(file, |name| (name == DATABASE).then(|| database.clone()), create)?;
+    let audit = check_database(&database, &manifest)?;
+    let images = manifest.images_in_s3.then(|| WERE_IN_S3.to_owned());
+    Ok(Restored { data_dir: None, manifest, audit, erased: 0, images })
+}
+
+/// The directory for the images of the backup, and advice for the operator if they are needed elsewhere.
+fn image_place(images: ImageStorage, data_dir: &Path, manifest: &BackupManifest) -> (PathBuf, Option<String>) {
+    match images {
+        ImageStorage::Directory(directory) => {
+            let place = directory.display().to_string();
+            let advice = format!("{WERE_IN_S3}: copy them into {place}, or set IMAGES_S3_BUCKET");
+            (directory, manifest.images_in_s3.then_some(advice))
+        }
+        ImageStorage::S3(bucket) => {
+            let (directory, bucket) = (data_dir.join("images"), bucket.name);
+            let place = directory.display().to_string();
+            let has_images = manifest.files.iter().any(|file| file.name.starts_with(IMAGES));
+            let advice = match manifest.images_in_s3 {
+                true => Some(format!("{WERE_IN_S3}: the service looks for them in the bucket {bucket}")),
+                false => has_images.then(|| {
+                    format!("its images are in {place}: upload what is there into the bucket {bucket}, where the service looks for them")
+                }),
+            };
+            (directory, advice)
+        }
+    }
 }
 
 /// Erases who is on the list from a copy, which keeps nothing of them.
 fn erase_again(copy: &Path, listed: &[UserId], clock: &Clock) -> Result<usize, BackupError> {
     let mut db = Db::Sqlite(engine::open_sqlite(copy, Access::Write)?);
-    Ok(erasure_list::apply(&mut db, listed, clock.now())?)
+    Ok(erasure_list::apply(&mut db, listed, clock.now())?.users)
 }
 
 /// Paths that a restore makes before it knows that it goes on: removed when dropped, unless something is in it.

@@ -20,6 +20,7 @@ use crate::{
     clock::Clock,
     config::{ImageStorage, Settings, StoragePlaces},
     db::last_backup,
+    domain::time::Timestamp,
     net::tls_config,
     uploads,
 };
@@ -86,7 +87,7 @@ pub async fn store(options: StoreOptions, clock: &Clock) -> Result<StoredBackup,
         stored.copied = Some((bucket.name, path.to_string(), bytes));
         stored.deleted = delete_oldest(&objects, keep.into()).await?;
     }
-    let taken_at = DateTime::from(taken_at).min(clock.now());
+    let taken_at = Timestamp::from(DateTime::from(taken_at)).min(clock.now());
     last_backup::note(&data_dir, taken_at).map_err(BackupError::io(data_dir.display()))?;
     Ok(stored)
 }

@@ -33,6 +33,7 @@ pub struct BillingContext {
 }
 
 impl BillingContext {
+    /// The parts of payments, with a client of the provider.
     pub fn new(
         settings: Payments,
         account_marks: AccountMarks,

@@ -21,7 +21,7 @@ use crate::{
         ids::UserId,
         payment::{ParkReason, ProviderSubscription},
         tier::{SubscriptionStatus, TierSubscription},
-        time,
+        time::Timestamp,
     },
 };
 
@@ -122,7 +122,7 @@ impl fmt::Display for ReconcileStep {
 pub async fn reconcile(
     context: &BillingContext,
     mode: ReconcileMode,
-    mut tell: impl FnMut(ReconcileStep),
+    mut report: impl FnMut(ReconcileStep),
 ) -> Result<Reconciled, ReconcileError> {
     let (mut done, mut seen, mut after) = (Reconciled::default(), BTreeSet::new(), None);
     loop {
@@ -136,11 +136,11 @@ pub async fn reconcile(
                 let is_healed = matches!(outcome, HealOutcome::Healed | HealOutcome::Ended);
                 done.healed += usize::from(is_healed);
                 done.unowned += usize::from(matches!(difference, Difference::Unowned(_)) && !is_healed);
-                tell(ReconcileStep::Differs { id: provided.id.clone(), what, outcome });
+                report(ReconcileStep::Differs { id: provided.id.clone(), what, outcome });
             }
             seen.insert(provided.id);
         }
-        tell(ReconcileStep::Compared(done.compared));
+        report(ReconcileStep::Compared(done.compared));
         after = page.next;
         if after.is_none() {
             break;
@@ -161,10 +161,10 @@ pub async fn reconcile(
             // The subscription was made since the list was read, or is not there.
             if let Err(PaymentsError::Unknown { .. }) = context.client.subscription(id).await {
                 done.differences += 1;
-                let (id, what) = (id.clone(), format!("{} here, unknown to the provider", status.as_str()));
+                let (id, what) = (id.clone(), format!("{} here, unknown to the provider", status.word()));
                 let outcome = settle_unknown(context, stored, mode).await?;
                 done.healed += usize::from(outcome == HealOutcome::Ended);
-                tell(ReconcileStep::Differs { id, what, outcome });
+                report(ReconcileStep::Differs { id, what, outcome });
             }
         }
     }
@@ -235,7 +235,7 @@ async fn difference(context: &BillingContext, provided: &ProviderSubscription) -
         let runs = provided.is_running() && provided.is_ours(&prices);
         let stored = subscriptions::get(db, &provided.id)?;
         Ok(match (stored, sync::owner_of(db, &provided, None)?) {
-            (None, Ok(_)) => Some(Difference::Stored(format!("missing here, {}", theirs.status.as_str()))),
+            (None, Ok(_)) => Some(Difference::Stored(format!("missing here, {}", theirs.status.word()))),
             (None, Err(_)) if !runs => None,
             (None, Err(_)) if personal_data::is_erased_customer(db, &provided.customer)? => Some(Difference::Erased),
             (None, Err(reason)) => Some(Difference::Unowned(reason)),
@@ -251,7 +251,7 @@ async fn difference(context: &BillingContext, provided: &ProviderSubscription) -
 }
 
 fn described_difference(difference: &Difference, provided: &ProviderSubscription) -> String {
-    let status = SubscriptionStatus::of_provider(&provided.status).as_str();
+    let status = SubscriptionStatus::of_provider(&provided.status).word();
     match difference {
         Difference::Stored(what) => what.clone(),
         Difference::Erased => format!("{status} for a user who has erased themselves"),
@@ -270,7 +270,7 @@ async fn settle(
         _ if mode == ReconcileMode::Look => return Ok(HealOutcome::Left),
         Difference::Stored(_) => return heal(context, &provided.id).await,
         Difference::Unowned(reason) if mode == ReconcileMode::Heal => {
-            return Ok(HealOutcome::Unhealed(reason.as_str().to_owned()));
+            return Ok(HealOutcome::Unhealed(reason.word().to_owned()));
         }
         Difference::EndedHere => return Ok(HealOutcome::Unhealed("an admin has to end it".to_owned())),
         Difference::Erased | Difference::Unowned(_) => {}
@@ -305,12 +305,12 @@ async fn settle_unknown(
 fn compared(ours: &TierSubscription, theirs: &TierSubscription) -> Option<String> {
     let values = |one: &TierSubscription| {
         [
-            ("tier", one.tier.map_or("none", |tier| tier.as_str()).to_owned()),
-            ("interval", one.interval.map_or("none", |interval| interval.as_str()).to_owned()),
-            ("status", one.status.as_str().to_owned()),
+            ("tier", one.tier.map_or("none", |tier| tier.word()).to_owned()),
+            ("interval", one.interval.map_or("none", |interval| interval.word()).to_owned()),
+            ("status", one.status.word().to_owned()),
             ("price", one.price.clone().unwrap_or_default()),
-            ("period start", one.period_start.map(time::to_wire).unwrap_or_default()),
-            ("period end", one.period_end.map(time::to_wire).unwrap_or_default()),
+            ("period start", one.period_start.map(Timestamp::to_wire).unwrap_or_default()),
+            ("period end", one.period_end.map(Timestamp::to_wire).unwrap_or_default()),
             ("cancel at period end", one.cancel_at_period_end.to_string()),
         ]
     };
@@ -323,7 +323,7 @@ fn compared(ours: &TierSubscription, theirs: &TierSubscription) -> Option<String
 async fn heal(context: &BillingContext, id: &str) -> Result<HealOutcome, DbError> {
     Ok(match sync::heal(context, id).await? {
         EventOutcome::Taken(EventState::Applied) => HealOutcome::Healed,
-        EventOutcome::Taken(EventState::Parked(reason)) => HealOutcome::Unhealed(reason.as_str().to_owned()),
+        EventOutcome::Taken(EventState::Parked(reason)) => HealOutcome::Unhealed(reason.word().to_owned()),
         EventOutcome::Taken(EventState::Ignored(reason)) => HealOutcome::Unhealed(reason.to_owned()),
         EventOutcome::Duplicate => HealOutcome::Healed,
     })
@@ -335,7 +335,7 @@ mod tests {
     use crate::domain::{billing_interval::BillingInterval, tier::Tier};
 
     #[test]
-    fn a_difference_is_told_by_its_field() {
+    fn a_difference_is_named_by_its_field() {
         let ours = TierSubscription {
             id: "sub_1".into(),
             tier: Some(Tier::Scout),
@@ -346,7 +346,7 @@ mod tests {
             period_end: None,
             cancel_at_period_end: false,
             lapsed: false,
-            started_at: time::Timestamp::UNIX_EPOCH,
+            started_at: Timestamp::UNIX_EPOCH,
             past_due_since: None,
             paid_tier: None,
         };

@@ -95,7 +95,7 @@ fn named(db: &mut Db, attempt: &RefundAttempt, plan: &RefundPlan, now: Timestamp
         None => return Ok(Some(described(attempt.begun, plan, "is not over"))),
         Some(outcome) => audit::get(db, outcome)?,
     };
-    let is_made = outcome.is_some_and(|outcome| outcome.result == AuditResult::Done.as_str());
+    let is_made = outcome.is_some_and(|outcome| outcome.result == AuditResult::Done.word());
     if !is_made || attempt.named_at.is_some() {
         return Ok(None);
     }
@@ -253,10 +253,10 @@ fn outcomes(db: &mut Db, begun: &AuditEntry) -> Result<Vec<AuditEntry>, DbError>
 fn outcome_of(entry: AuditEntry) -> Option<Result<IssuedRefund, RefundError>> {
     let mut payload: Value = serde_json::from_str(&entry.payload).ok()?;
     let after = payload["after"].take();
-    if entry.result == AuditResult::Done.as_str() {
+    if entry.result == AuditResult::Done.word() {
         return serde_json::from_value(after).ok().map(Ok);
     }
-    let refusal = RefundRefusal::ALL.into_iter().find(|refusal| after["error"] == refusal.as_str())?;
+    let refusal = RefundRefusal::ALL.into_iter().find(|refusal| after["error"] == refusal.word())?;
     Some(Err(RefundError::NotMade(refusal)))
 }
 
@@ -270,7 +270,7 @@ async fn ask_and_store(
     let asked = ask(context, plan).await;
     let (after, result) = match &asked {
         Ok(refund) => (json!(refund), AuditResult::Done),
-        Err(RefundError::NotMade(refusal)) => (json!({ "error": refusal.as_str() }), AuditResult::Failed),
+        Err(RefundError::NotMade(refusal)) => (json!({ "error": refusal.word() }), AuditResult::Failed),
         Err(_) => (json!({ "error": "payment_provider_unavailable" }), AuditResult::Unknown),
     };
     let now = context.clock.now();

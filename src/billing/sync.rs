@@ -120,7 +120,7 @@ async fn report(context: &BillingContext, name: &EventName, about: ChargeReport)
             store_ended(context, ended).await?;
         }
     }
-    let (name, now, kind) = (name.clone(), context.clock.now(), about.kind.as_str());
+    let (name, now, kind) = (name.clone(), context.clock.now(), about.kind.word());
     let record = move |db: &mut Db| -> Result<_, DbError> {
         if payment_events::is_settled(db, &name.id)? {
             return Ok(EventOutcome::Duplicate);
@@ -297,7 +297,7 @@ async fn store(
                 }
                 EventState::Ignored("of a user who has erased themselves")
             }
-            Err(_) if !provided.is_running() => EventState::Ignored("of nobody, and it has ended"),
+            Err(_) if !provided.is_running() => EventState::Ignored("of no user, and it has ended"),
             Err(reason) => EventState::Parked(reason),
             Ok(user) => {
                 payment_customers::put_first(db, &user, &provided.customer)?;

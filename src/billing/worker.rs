@@ -18,6 +18,7 @@ use crate::{
         customers_to_end,
         engine::error::DbError,
         payment_events::{self, EventState},
+        query_failures::log_failure,
     },
     domain::{
         payment::ParkReason,
@@ -49,21 +50,21 @@ pub async fn run(context: Arc<BillingContext>) {
     loop {
         looks.tick().await;
         if let Some(Err(error)) = panics::caught(Part::Billing, "", retry_parked(&context)).await {
-            log::warn!("parked payment events are not tried again yet: {error}");
+            log_failure("parked payment events are not tried again yet", &error);
             sleep(AFTER_FAILURE).await;
         }
         if let Some(Err(error)) = panics::caught(Part::Billing, "", end_customers(&context)).await {
-            log::warn!("what runs for users who are gone is not ended yet: {error}");
+            log_failure("what runs for users who are gone is not ended yet", &error);
             sleep(AFTER_FAILURE).await;
         }
         let now = context.clock.now();
         if now >= sweep_at {
             sweep_at = now + SWEEP_EVERY;
             if let Some(Err(error)) = panics::caught(Part::Billing, "", refunds::sweep(&context)).await {
-                log::warn!("refunds without an outcome are not looked at yet: {error}");
+                log_failure("refunds without an outcome are not looked at yet", &error);
             }
             if let Some(Err(error)) = panics::caught(Part::Billing, "", endings::sweep(&context)).await {
-                log::warn!("endings without an outcome are not looked at yet: {error}");
+                log_failure("endings without an outcome are not looked at yet", &error);
             }
         }
         if now.hour() == NIGHT && now.minute() >= minute && reconciled != Some(now.date_naive()) {
@@ -76,7 +77,7 @@ pub async fn run(context: Arc<BillingContext>) {
 /// Logs the faults of the configured prices.
 async fn check_prices(context: &BillingContext) {
     for SoldPlan { plan, price } in Plan::all().filter_map(|plan| context.prices.sold(plan)) {
-        let (variable, interval) = (plan.variable(), plan.interval.as_str());
+        let (variable, interval) = (plan.variable(), plan.interval.word());
         match context.client.price(&price).await {
             Ok(price) if !price.is_active => log::error!("{variable} is not active"),
             Ok(price) if !price.is_recurring => log::error!("{variable} is not recurring"),

@@ -1,11 +1,17 @@
-//! Compiles the protobuf messages of the game and of its pushes, watches the migrations, and notes the commit.
+//! Compiles the protobuf messages of the game and of its pushes, lists the files of the bundled pages, watches the
+//! migrations, and notes the commit.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 fn main() {
     println!("cargo:rustc-env=COMPANION_COMMIT={}", commit().unwrap_or_else(|| "unknown".to_owned()));
     // Embedded by a macro of diesel_migrations, which the compiler does not watch.
     println!("cargo:rerun-if-changed=migrations");
+    list_web_files();
     for (proto, directory) in [("src/game/companion.proto", "src/game"), ("src/push/mcs.proto", "src/push")] {
         println!("cargo:rerun-if-changed={proto}");
         let messages = protox::compile([proto], [directory]).unwrap_or_else(|error| panic!("{proto}: {error}"));
@@ -14,6 +20,35 @@ fn main() {
             .skip_debug([".mcs.LoginRequest", ".mcs.AppData"]) // they hold secrets
             .compile_fds(messages)
             .expect("the output directory is writable");
+    }
+}
+
+/// Below this, each file is embedded, except what only developers read.
+const WEB_FILES: &str = "src/web/files";
+
+/// Writes the table of the bundled pages' files: paths and bytes.
+fn list_web_files() {
+    println!("cargo:rerun-if-changed={WEB_FILES}");
+    let root = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join(WEB_FILES);
+    let mut paths = Vec::new();
+    collect(&root, &mut paths);
+    paths.sort();
+    let lines = paths.iter().filter(|path| path.extension().is_none_or(|ending| ending != "ts" && ending != "md")).map(
+        |path| {
+            let name = path.strip_prefix(&root).expect("it was found there").to_string_lossy().replace('\\', "/");
+            format!("    ({name:?}, include_bytes!({path:?})),\n")
+        },
+    );
+    let table =
+        format!("/// Paths and bytes.\npub static FILES: &[(&str, &[u8])] = &[\n{}];\n", lines.collect::<String>());
+    let out = env::var_os("OUT_DIR").expect("cargo sets it");
+    fs::write(Path::new(&out).join("web_files.rs"), table).expect("the output directory is writable");
+}
+
+fn collect(directory: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display())) {
+        let path = entry.expect("it can be listed").path();
+        if path.is_dir() { collect(&path, paths) } else { paths.push(path) }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::config::{base_url::BaseUrl, sources::SourceFindings};
 
 /// The schemes of a URL, without and with encryption.
 pub const HTTP: [&str; 2] = ["http", "https"];
+/// The schemes of a WebSocket's URL, likewise.
 pub const WEB_SOCKET: [&str; 2] = ["ws", "wss"];
 
 /// Collects faults; a check that found one gives `None`.
@@ -30,14 +31,17 @@ impl Check {
         Self { faults, warnings, ..Self::default() }
     }
 
+    /// Adds a warning: the variable, then the rest of the sentence.
     pub fn warning(&mut self, variable: &str, what: impl fmt::Display) {
         self.warnings.push(format!("{variable} {what}"));
     }
 
+    /// Adds a fault: the variable, then the rest of the sentence.
     pub fn fault(&mut self, variable: &str, what: impl fmt::Display) {
         self.faults.push(format!("{variable} {what}"));
     }
 
+    /// The parsed text; a fault "is not `what`" otherwise.
     pub fn parse<T: FromStr>(&mut self, variable: &str, text: &str, what: &str) -> Option<T> {
         let value = text.trim().parse().ok();
         if value.is_none() {
@@ -55,6 +59,7 @@ impl Check {
         chosen
     }
 
+    /// Reads `true`, `false`, `1`, `0` or nothing, which is false; in any case.
     pub fn flag(&mut self, variable: &str, text: &str) -> Option<bool> {
         match text.trim().to_ascii_lowercase().as_str() {
             "1" => Some(true),

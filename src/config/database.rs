@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn production_sends_plain_text_to_another_machine_only_when_told_so() {
+    fn production_sends_plain_text_to_another_machine_only_when_it_is_set_so() {
         let plain = |url: &str, allow_plain: &str| check_url(url, true, allow_plain).1;
         for local in [
             "postgres:///name",

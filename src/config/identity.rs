@@ -22,6 +22,9 @@ pub struct IdentitySettings {
     /// Base URL of the identity provider's Web API
     #[arg(long, env, default_value = "https://api.steampowered.com")]
     pub platform_api_url: String,
+    /// Base URL of the platform's pictures of players
+    #[arg(long, env, default_value = "https://avatars.steamstatic.com")]
+    pub platform_avatar_url: String,
     /// Key of the Web API; without it users have no names and pictures
     #[arg(long, env, hide_env_values = true)]
     pub platform_api_key: Option<SecretString>,
@@ -39,6 +42,8 @@ pub struct Identity {
 #[derive(Clone, Debug)]
 pub struct ProfileApi {
     pub base_url: BaseUrl,
+    /// Below it are the pictures of players.
+    pub avatars: BaseUrl,
     pub key: SecretString,
 }
 
@@ -47,7 +52,8 @@ impl IdentitySettings {
         let endpoint = check.url("IDENTITY_LOGIN_URL", &self.identity_login_url, HTTP);
         check.url("IDENTITY_CLAIMED_ID_PREFIX", &self.identity_claimed_id_prefix, HTTP);
         let base_url = check.url("PLATFORM_API_URL", &self.platform_api_url, HTTP)?;
-        let profiles = given_secret(self.platform_api_key).map(|key| ProfileApi { base_url, key });
+        let avatars = check.url("PLATFORM_AVATAR_URL", &self.platform_avatar_url, HTTP)?;
+        let profiles = given_secret(self.platform_api_key).map(|key| ProfileApi { base_url, avatars, key });
         // The prefix is compared as it is, with its trailing slash.
         let provider =
             OpenIdProvider { endpoint: endpoint?.to_string(), claimed_id_prefix: self.identity_claimed_id_prefix };

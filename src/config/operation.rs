@@ -1,6 +1,10 @@
-//! Settings of operators for a running service: who may read its metrics, and how it stops.
+//! Settings of operators for a running service: who may read its metrics, how it stops, and where its pages are.
 
-use std::time::Duration;
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -20,6 +24,9 @@ pub struct OperationSettings {
     /// Seconds over which the open sockets are closed when the service stops; fewer if they are few
     #[arg(long, env, default_value = "10")]
     pub drain_seconds: String,
+    /// Directory from which the bundled pages are read at each request, for those who write them [default: as they were built]
+    #[arg(long, env)]
+    pub web_dir: Option<PathBuf>,
 }
 
 /// Settings of operators.
@@ -29,6 +36,8 @@ pub struct Operation {
     pub metrics_token: Option<SecretString>,
     /// The longest time over which open sockets are closed at the end.
     pub drain: Duration,
+    /// `None`: the pages as they were built.
+    pub web_dir: Option<PathBuf>,
 }
 
 impl OperationSettings {
@@ -49,8 +58,17 @@ impl OperationSettings {
         if seconds.is_some_and(|seconds| seconds > LONGEST_DRAIN) {
             check.fault("DRAIN_SECONDS", format!("is more than {LONGEST_DRAIN}"));
         }
-        Some(Operation { metrics_token, drain: Duration::from_secs(seconds?) })
+        let web_dir = self.web_dir.filter(|path| !path.as_os_str().is_empty());
+        if web_dir.as_ref().is_some_and(|path| !is_readable(&path.join("dashboard.html"))) {
+            check.fault("WEB_DIR", "has no dashboard.html that can be read");
+        }
+        Some(Operation { metrics_token, drain: Duration::from_secs(seconds?), web_dir })
     }
+}
+
+/// A pipe would be waited for.
+fn is_readable(path: &Path) -> bool {
+    path.is_file() && File::open(path).is_ok()
 }
 
 #[cfg(test)]
@@ -58,7 +76,8 @@ mod tests {
     use super::*;
 
     fn faults(token: &str, seconds: &str) -> Vec<String> {
-        let settings = OperationSettings { metrics_token: Some(token.into()), drain_seconds: seconds.into() };
+        let settings =
+            OperationSettings { metrics_token: Some(token.into()), drain_seconds: seconds.into(), web_dir: None };
         let mut check = Check::default();
         settings.check(&mut check);
         check.faults

@@ -105,10 +105,7 @@ impl PaymentSettings {
         if api_version.is_empty() || !api_version.bytes().all(|byte| byte.is_ascii_graphic()) {
             check.fault("PAYMENT_API_VERSION", "is not a version, such as 2026-10-28.endive");
         }
-        let secret = given_secret(self.payment_webhook_secret);
-        let secrets = secret.iter().flat_map(|secret| secret.expose_secret().split(',')).map(str::trim);
-        let webhook_secrets: Vec<SecretString> =
-            secrets.filter(|secret| !secret.is_empty()).map(SecretString::from).collect();
+        let webhook_secrets = secret_list(self.payment_webhook_secret);
         let listed = [
             self.payment_price_scout,
             self.payment_price_scout_yearly,
@@ -135,23 +132,7 @@ impl PaymentSettings {
         if webhook_secrets.is_empty() {
             check.fault("PAYMENT_WEBHOOK_SECRET", "is missing, and PAYMENT_SECRET_KEY is set");
         }
-        let mut known = BTreeSet::new();
-        for (plan, listed) in Plan::all().zip(&listed) {
-            let variable = plan.variable();
-            let Some(listed) = listed else {
-                if plan.interval == BillingInterval::Month {
-                    check.fault(variable, "is missing, and PAYMENT_SECRET_KEY is set");
-                }
-                continue;
-            };
-            for price in listed.all() {
-                if !known.insert(price) {
-                    check.fault(variable, "has a price twice, or one of another tier or interval");
-                } else if !is_price(price) {
-                    check.fault(variable, "is not an id of a price, or several with commas");
-                }
-            }
-        }
+        check_prices(&listed, check);
         let [Some(scout), scout_yearly, Some(operator), operator_yearly, Some(overlord), overlord_yearly] = listed
         else {
             return None;
@@ -171,6 +152,34 @@ impl PaymentSettings {
             trial_days: trial_days?,
         };
         Some((Some(payments), enforce_tiers?))
+    }
+}
+
+/// Secrets with commas between them.
+fn secret_list(given: Option<SecretString>) -> Vec<SecretString> {
+    let secret = given_secret(given);
+    let secrets = secret.iter().flat_map(|secret| secret.expose_secret().split(',')).map(str::trim);
+    secrets.filter(|secret| !secret.is_empty()).map(SecretString::from).collect()
+}
+
+/// Every plan has its prices, and each price is of one plan.
+fn check_prices(listed: &[Option<PriceList>; 6], check: &mut Check) {
+    let mut known = BTreeSet::new();
+    for (plan, listed) in Plan::all().zip(listed) {
+        let variable = plan.variable();
+        let Some(listed) = listed else {
+            if plan.interval == BillingInterval::Month {
+                check.fault(variable, "is missing, and PAYMENT_SECRET_KEY is set");
+            }
+            continue;
+        };
+        for price in listed.all() {
+            if !known.insert(price) {
+                check.fault(variable, "has a price twice, or one of another tier or interval");
+            } else if !is_price(price) {
+                check.fault(variable, "is not an id of a price, or several with commas");
+            }
+        }
     }
 }
 

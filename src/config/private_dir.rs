@@ -1,13 +1,16 @@
 //! Directories that hold secrets, and the one that a process has for itself.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io,
     os::unix::fs::DirBuilderExt as _,
     path::Path,
 };
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::{
+    fs::{Access, AtFlags, CWD, accessat},
+    io::Errno,
+};
 
 /// Name of the file in the data directory that says that it is in use.
 pub const LOCK_FILE: &str = "companion.lock";
@@ -27,8 +30,11 @@ pub fn is_writable(path: &Path) -> Result<(), String> {
     }
     let as_who_runs = AtFlags::EACCESS;
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
-    accessat(CWD, nearest, wanted, as_who_runs).map_err(|error| {
-        format!("cannot be written: {shown}: {}; the service's user must own it", io::Error::from(error))
+    accessat(CWD, nearest, wanted, as_who_runs).map_err(|error| match error {
+        Errno::ROFS => format!(
+            "cannot be written: {shown} is on a read-only file system; `mount` shows it, and the kernel's log may say why"
+        ),
+        error => format!("cannot be written: {shown}: {}; the service's user must own it", io::Error::from(error)),
     })
 }
 
@@ -46,7 +52,12 @@ pub fn is_data_dir_taken(path: &Path) -> bool {
 
 /// Locks the file at this path, which is made where missing, for as long as it is held. `None`: another process has it.
 pub fn take_lock(path: &Path) -> io::Result<Option<File>> {
-    let file = File::create(path)?;
+    // Notes of another process in it stay.
+    lock(OpenOptions::new().write(true).create(true).truncate(false).open(path)?)
+}
+
+/// Locks an open file for as long as it is held. `None`: another process has it.
+pub fn lock(file: File) -> io::Result<Option<File>> {
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),

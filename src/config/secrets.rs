@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::{
     config::{
         check::{Check, given_secret},
-        private_dir::create_private_dir,
+        private_dir::{LOCK_FILE, create_private_dir},
     },
     crypto::{
         keys::{Key32, KeyDerivation},
@@ -95,6 +95,19 @@ impl SecretSettings {
         // In the order of `fresh_secrets`.
         let given = [self.session_secret, self.session_salt, self.creds_encryption_key];
         let mut given = given.map(given_secret);
+        if !check.production && given[2].is_none() && credentials_key_lost == Some(false) && is_key_gone(data_dir) {
+            let data_dir = std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned());
+            check.fault(
+                "CREDS_ENCRYPTION_KEY",
+                format!(
+                    "is neither set nor in {}, and a companion has served from this DATA_DIR, which sealed what it stored: \
+                     put that file back, or set the key. If it is lost for good, CREDS_ENCRYPTION_KEY_LOST=true makes new \
+                     secrets: everybody signs in, pairs and uploads again",
+                    data_dir.join(SECRETS_FILE).display()
+                ),
+            );
+            return None;
+        }
         if !check.production
             && given.iter().any(Option::is_none)
             && let Err(error) = fill_from_data_dir(&mut given, data_dir, check.read_only)
@@ -151,6 +164,14 @@ fn is_placeholder(secret: &str) -> bool {
         ["changeme", "change-me", "change_me", "placeholder", "replace", "example", "your-", "your_"];
     let lower = secret.to_ascii_lowercase();
     WORDS.iter().any(|word| lower.contains(word)) || lower.bytes().collect::<BTreeSet<u8>>().len() < 6
+}
+
+/// True if a process has taken this data directory before, and its key is not in the file where development keeps it.
+fn is_key_gone(data_dir: &Path) -> bool {
+    let keeps_key = |stored: BTreeMap<String, String>| stored.contains_key("CREDS_ENCRYPTION_KEY");
+    // A file that cannot be read is a fault of its own.
+    data_dir.join(LOCK_FILE).exists()
+        && stored_secrets(&data_dir.join(SECRETS_FILE)).is_ok_and(|stored| !keeps_key(stored))
 }
 
 /// Reads what is missing from [`SECRETS_FILE`] in the data directory, and first makes there what is missing there too;
@@ -279,6 +300,29 @@ mod tests {
         let unmade = [absent().unmade(&elsewhere), absent().unmade(&data_dir), made().unmade(&elsewhere)];
         assert_eq!(unmade.map(|unmade| unmade.len()), [3, 0, 0]);
         assert!(absent().check(&elsewhere, &mut check).is_some() && !elsewhere.exists());
+    }
+
+    #[test]
+    fn secrets_that_are_lost_are_not_replaced_where_a_process_has_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(SECRETS_FILE);
+        let start = |settings: SecretSettings| {
+            let mut check = Check::default();
+            let secrets = settings.check(directory.path(), &mut check);
+            secrets.ok_or(check.faults)
+        };
+        let first = start(absent()).unwrap();
+        fs::write(directory.path().join(LOCK_FILE), "").unwrap();
+        let kept = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        let faults = start(absent()).unwrap_err();
+        assert!(faults[0].starts_with("CREDS_ENCRYPTION_KEY is neither set nor in /"), "{faults:?}");
+        assert!(faults.len() == 1 && !file.exists(), "{faults:?}");
+        fs::write(&file, kept).unwrap();
+        assert_eq!(start(absent()).unwrap().credentials_key, first.credentials_key);
+        fs::remove_file(&file).unwrap();
+        let lost = SecretSettings { creds_encryption_key_lost: "true".into(), ..absent() };
+        assert_ne!(start(lost).unwrap().credentials_key, first.credentials_key);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! them nothing reads.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -36,9 +37,12 @@ pub struct SourceFindings {
 }
 
 /// The command line as the variables are: those that are blank count as absent, secrets that are in files are defaults. Of
-/// a file of variables that was read, the names that nothing reads are warnings.
+/// a file of variables that was read, the names that nothing reads, and those that are set twice, are warnings.
 pub fn with_sources(command: Command, file: Option<&Path>) -> (Command, SourceFindings) {
     let mut findings = SourceFindings { warnings: unknown_names(&command, file), ..SourceFindings::default() };
+    if let Some(text) = file.and_then(|path| fs::read_to_string(path).ok()) {
+        findings.warnings.extend(names_set_twice(&text));
+    }
     let command = secret_files::without_blanks(command, &|name| std::env::var_os(name));
     let command = secret_files::fill(command, &|name| std::env::var_os(name), &mut findings.faults);
     (command, findings)
@@ -80,6 +84,30 @@ fn unknown_names(command: &Command, file: Option<&Path>) -> Vec<String> {
     warnings
 }
 
+/// A warning for each name that has several lines in the text of a file of variables.
+fn names_set_twice(text: &str) -> Vec<String> {
+    let mut lines = BTreeMap::<&str, Vec<usize>>::new();
+    for (index, line) in text.lines().enumerate() {
+        let Some((name, _)) = line.split_once('=') else { continue };
+        let name = name.trim();
+        let name = name.strip_prefix("export ").unwrap_or(name).trim_start();
+        if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            lines.entry(name).or_default().push(index + 1);
+        }
+    }
+    lines.retain(|_, lines| lines.len() > 1);
+    let warning = |(name, lines): (&str, Vec<usize>)| {
+        let of = lines.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        format!(
+            "{name} is set {} in the file of variables, lines {of}: line {} counts here, and the last one where systemd or \
+             docker reads the file; take the others out",
+            if lines.len() == 2 { "twice".to_owned() } else { format!("{} times", lines.len()) },
+            lines[0]
+        )
+    };
+    lines.into_iter().map(warning).collect()
+}
+
 fn known_names(command: &Command) -> BTreeSet<String> {
     let mut known: BTreeSet<String> = OF_OTHERS.map(str::to_owned).into();
     for argument in command.get_arguments() {
@@ -108,6 +136,21 @@ mod tests {
 
     use super::*;
     use crate::config::Settings;
+
+    #[test]
+    fn a_name_that_is_set_twice_is_named_with_its_lines() {
+        let twice = |text: &str| names_set_twice(text);
+        assert_eq!(twice("# A=1\nA=1\nB=A=2\n\nAB=3\n-----=\n-----=\n"), [""; 0]);
+        let found = twice("B=1\nA=1\nexport B=2\n A = 3\nA=\n");
+        assert!(
+            found[0].starts_with("A is set 3 times in the file of variables, lines 2, 4, 5: line 2 counts"),
+            "{found:?}"
+        );
+        assert!(
+            found[1].starts_with("B is set twice in the file of variables, lines 1, 3: line 1 counts"),
+            "{found:?}"
+        );
+    }
 
     #[test]
     fn a_name_is_known_or_has_a_neighbour() {

@@ -15,7 +15,7 @@ pub struct UrlSettings {
     /// Public URL of the HTTP API [default: http://API_LISTEN; required in production]
     #[arg(long, env)]
     pub base_url: Option<String>,
-    /// URL of the dashboard [default: BASE_URL; required in production]
+    /// URL of the dashboard [default: BASE_URL, with the bundled dashboard]
     #[arg(long, env)]
     pub frontend_url: Option<String>,
     /// URL of the admin pages [default: FRONTEND_URL]
@@ -51,7 +51,10 @@ impl UrlSettings {
         let faults = check.faults.len();
         let relay_url = given(self.relay_url);
         if check.production && relay_url.is_none() {
-            check.warning("RELAY_URL", "is missing: clients that ask GET /client-config learn of no relay");
+            check.warning(
+                "RELAY_URL",
+                "is missing: clients that ask GET /client-config learn of no relay, and the dashboard is not live",
+            );
         }
         let relay = relay_url.and_then(|text| check.url("RELAY_URL", &text, WEB_SOCKET));
         if relay.as_ref().is_some_and(|url| url.path().trim_end_matches('/').ends_with("/v1")) {
@@ -68,7 +71,7 @@ impl UrlSettings {
         };
         let urls = Urls {
             base: url("BASE_URL", self.base_url, true),
-            frontend: url("FRONTEND_URL", self.frontend_url, true),
+            frontend: url("FRONTEND_URL", self.frontend_url, false),
             admin: url("ADMIN_ORIGIN", self.admin_origin, false),
             relay,
         };

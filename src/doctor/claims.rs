@@ -83,7 +83,7 @@ async fn prices(payments: &Payments, environment: Environment, client: &reqwest:
     let provider = PaymentsClient::new(client.clone(), payments.clone(), Random::system());
     let mut findings = Vec::new();
     if environment == Environment::Production && payments.livemode() == Some(false) {
-        findings.push(Observation::doubtful(SUBJECT, "PAYMENT_SECRET_KEY is one for tests: nobody pays real money"));
+        findings.push(Observation::doubtful(SUBJECT, "PAYMENT_SECRET_KEY is one for tests: no payment is real"));
     }
     // The client takes a refused key for a passing fault.
     let sold = &payments.prices.monthly[0].sold;
@@ -112,7 +112,7 @@ async fn prices(payments: &Payments, environment: Environment, client: &reqwest:
             ),
             Ok(found) if !found.is_recurring || found.interval != Some(plan.interval) => Observation::broken(
                 "price",
-                format!("{variable}: {price} is not charged by the {}; set one that is", plan.interval.as_str()),
+                format!("{variable}: {price} is not charged by the {}; set one that is", plan.interval.word()),
             ),
             Ok(found) => {
                 let amount =

@@ -2,29 +2,37 @@
 
 use std::path::Path;
 
-use chrono::{DateTime, TimeDelta};
+use chrono::TimeDelta;
 use diesel::{
     QueryableByName, RunQueryDsl as _, sql_query,
     sql_types::{BigInt, Bool, Text},
 };
+use rustix::fs::{StatVfsMountFlags, statvfs};
 
-use super::observation::Observation;
+use super::{observation::Observation, open_files};
 use crate::{
     clock::Clock,
-    config::Database,
+    config::{self, Database},
     db::{
         engine::{
-            database_file,
+            self,
+            database_file::{self, OpenFault},
             error::DbError,
+            lock_holder,
             pool::{Db, Pool},
             schema_steps::{self, SchemaSteps},
             write_check,
         },
         journal,
+        row_checks::ROW_CHECKS,
+        ties,
     },
+    domain::time::Timestamp,
 };
 
 const SUBJECT: &str = "database";
+/// Rows that cannot be read and are named; the rest is counted.
+const NAMED_ROWS: usize = 20;
 /// Free pages of a SQLite file that are worth a `VACUUM`: this many bytes, and half of the file.
 const WORTHWHILE: i64 = 256 << 20;
 
@@ -53,7 +61,19 @@ pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (V
     {
         return (vec![missing(path, data_dir)], None);
     }
+    if let Database::Sqlite(path) = database
+        && let Some(fault) = database_file::fault(path)
+    {
+        // Not opened: SQLite would take another log for that of this file.
+        return (vec![unsafe_to_open(path, &fault)], None);
+    }
     let (mut findings, mut skew) = (Vec::new(), None);
+    if let Database::Sqlite(path) = database
+        && !database_file::is_taken(path)
+        && config::is_data_dir_taken(data_dir)
+    {
+        findings.push(served_elsewhere());
+    }
     let examined = Pool::open_as_it_is(database).and_then(|pool| {
         let steps = pool.read_blocking(schema_steps::read)?;
         findings.push(schema(&steps));
@@ -74,12 +94,21 @@ pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (V
                 format!("PostgreSQL {version} is read-only (a replica?); name the primary in DATABASE_URL"),
             ),
             Size::Server(ServerFacts { version, milliseconds, .. }) => {
-                skew = DateTime::from_timestamp_millis(milliseconds).map(|there| there - clock.now());
+                skew = Timestamp::from_timestamp_millis(milliseconds).map(|there| there - clock.now());
                 Observation::fine(SUBJECT, format!("PostgreSQL {version} answers"))
             }
         });
+        findings.extend(pool.read_blocking(|db| processes(db, data_dir))?);
         if let Some(damage) = pool.read_blocking(damage)? {
             return Err(DbError::Damaged(damage));
+        }
+        // An older schema may lack a table or a column.
+        let is_up_to_date = steps.newest.is_some() && steps.pending == 0 && steps.unknown.is_empty();
+        if is_up_to_date {
+            findings.extend(unreadable_rows(&pool)?);
+            for tie in pool.read_blocking(ties::all)? {
+                pool.read_blocking(|db| ties::check(db, &tie))?;
+            }
         }
         if !pool.read_blocking(may_create)? {
             findings.push(Observation::broken(
@@ -87,30 +116,85 @@ pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (V
                 "its user may not create tables, which an upgrade needs; GRANT CREATE ON SCHEMA public TO that user",
             ));
         }
-        // An older schema may lack the table.
-        let is_up_to_date = steps.newest.is_some() && steps.pending == 0 && steps.unknown.is_empty();
         pool.write_blocking(|db| if is_up_to_date { write_check::try_out(db, clock.now()) } else { Ok(()) })
     });
     match examined {
         Ok(()) => findings.push(Observation::fine(SUBJECT, "it takes what is written")),
-        Err(DbError::Unavailable(reason)) => findings.push(Observation::broken(
-            SUBJECT,
-            format!("{}; see that it runs, and that DATABASE_URL and DATA_DIR are right", reason.trim()),
-        )),
-        Err(error @ DbError::Query(_)) => findings.push(Observation::broken(
-            SUBJECT,
-            format!("{error}; its user needs SELECT, INSERT, UPDATE and DELETE on all tables"),
-        )),
-        Err(error) => findings.push(Observation::broken(SUBJECT, error.to_string())),
+        Err(error) => findings.push(Observation::broken(SUBJECT, with_remedy(database, &error))),
     }
     (findings, skew)
 }
 
-/// The finding about a SQLite file that is not there.
-fn missing(path: &Path, data_dir: &Path) -> Observation {
+/// The process that serves from a PostgreSQL, and those that wait to take over.
+fn processes(db: &mut Db, data_dir: &Path) -> Result<Option<Observation>, DbError> {
+    let Db::Pg(db) = db else { return Ok(None) };
+    Ok(match lock_holder::processes(db)? {
+        (None, _) => config::is_data_dir_taken(data_dir).then(served_elsewhere),
+        (Some(serves), 0) => Some(Observation::fine(SUBJECT, format!("{serves}; none waits to take over"))),
+        (Some(serves), waiting) => {
+            Some(Observation::fine(SUBJECT, format!("{serves}; standbys that wait to take over: {waiting}")))
+        }
+    })
+}
+
+/// A companion serves from the data directory, and not from this database.
+fn served_elsewhere() -> Observation {
+    Observation::doubtful(
+        SUBJECT,
+        "the companion that serves from this DATA_DIR has another database: what is said here is not of it; run doctor with \
+         its settings",
+    )
+}
+
+fn with_remedy(database: &Database, error: &DbError) -> String {
+    let special = match database {
+        Database::Sqlite(path) if is_read_only(path) => {
+            Some("its file system is read-only: `mount` shows it, and the kernel's log may say why")
+        }
+        _ => engine::advice(&error.to_string()),
+    };
+    match (special, error) {
+        (Some(remedy), _) => format!("{error}; {remedy}"),
+        (None, DbError::Unavailable(reason)) => {
+            format!("{}; see that it runs, and that DATABASE_URL and DATA_DIR are right", reason.trim())
+        }
+        (None, DbError::Query(message)) if message.contains("permission denied") => {
+            format!("{error}; its user needs SELECT, INSERT, UPDATE and DELETE on all tables")
+        }
+        (None, _) => error.to_string(),
+    }
+}
+
+/// True if nothing can be written to the file system of this file.
+fn is_read_only(path: &Path) -> bool {
+    statvfs(path).is_ok_and(|file_system| file_system.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+/// The finding about a SQLite file that is served from and must not be opened beside.
+fn unsafe_to_open(path: &Path, fault: &OpenFault) -> Observation {
     let shown = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let shown = shown.display();
-    if database_file::is_taken(path) {
+    Observation::broken(
+        SUBJECT,
+        match fault {
+            OpenFault::Replaced => format!(
+                "another file took the place of {shown} while a companion serves from the one before, which is lost when it \
+                 ends: do not stop it before you have saved that file: docs/operations.md, A database file that was removed"
+            ),
+            OpenFault::Unseen(_) => format!(
+                "a companion serves from {shown}, and nothing else can open it safely: {fault}. Restart the service: \
+                 docs/operations.md, A log of SQLite that was removed"
+            ),
+        },
+    )
+}
+
+/// The finding about a SQLite file that is not there.
+fn missing(path: &Path, data_dir: &Path) -> Observation {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let shown = absolute.display();
+    // With its directory, its lock is gone too.
+    if database_file::is_taken(path) || open_files::holder_of_removed(&absolute).is_some() {
         return Observation::broken(
             SUBJECT,
             format!(
@@ -126,14 +210,14 @@ fn missing(path: &Path, data_dir: &Path) -> Observation {
         _ => Observation::broken(
             SUBJECT,
             format!(
-                "{shown} does not exist, and a companion has served from this DATA_DIR; restore a backup, or correct \
-                 DATABASE_URL: `companion serve` would begin with an empty one"
+                "{shown} does not exist, and a companion has served from this DATA_DIR: `companion serve` does not start; \
+                 restore a backup, or correct DATABASE_URL"
             ),
         ),
     }
 }
 
-/// The first damage that SQLite finds in its file. PostgreSQL has `amcheck` for that.
+/// The first damage that SQLite finds in its file. PostgreSQL has `pg_amcheck` for that.
 fn damage(db: &mut Db) -> Result<Option<String>, DbError> {
     #[derive(QueryableByName)]
     struct CheckedPages {
@@ -143,6 +227,29 @@ fn damage(db: &mut Db) -> Result<Option<String>, DbError> {
     let Db::Sqlite(db) = db else { return Ok(None) };
     let found = sql_query("PRAGMA quick_check(1)").get_result::<CheckedPages>(db)?.quick_check;
     Ok((found != "ok").then(|| found.replace('\n', " ")))
+}
+
+/// A finding for each of the first rows that the service cannot read, and one for the rest.
+fn unreadable_rows(pool: &Pool) -> Result<Vec<Observation>, DbError> {
+    const REMEDY: &str = "see docs/operations.md, CompanionRowsUnreadable";
+    let (mut findings, mut count) = (Vec::new(), 0);
+    for check in ROW_CHECKS {
+        let mut after: Option<String> = None;
+        while let Some(keys) = pool.read_blocking(|db| (check.next)(db, after.as_deref()))? {
+            after = Some(keys.last.clone());
+            for row in check.found(keys) {
+                count += 1;
+                if count <= NAMED_ROWS {
+                    findings.push(Observation::broken(SUBJECT, format!("{row}; {REMEDY}")));
+                }
+            }
+        }
+    }
+    if count > NAMED_ROWS {
+        findings
+            .push(Observation::broken(SUBJECT, format!("{} more rows cannot be read; {REMEDY}", count - NAMED_ROWS)));
+    }
+    Ok(findings)
 }
 
 /// True if an upgrade may add tables.

@@ -2,9 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use chrono::{DateTime, TimeDelta};
+use chrono::TimeDelta;
 use futures_util::future::join_all;
-use reqwest::header::DATE;
 use tokio::time::timeout;
 use url::Url;
 
@@ -13,15 +12,13 @@ use crate::{
     clients::http,
     clock::Clock,
     config::{Config, ImageStorage},
-    domain::limits::PROVIDER_CLOCK_SKEW,
+    domain::{clock_skew::ClockSkew, time::Timestamp},
     net::{Names, Network, NetworkError, tls_config},
     push::login::is_untrusted,
 };
 
 /// Deadline of one question, with the look-up of its name.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Tolerated difference of a `Date`: its fraction of a second is cut off, and it was on its way.
-const NO_SKEW: TimeDelta = TimeDelta::seconds(3);
 
 /// A service that this one calls.
 struct NeighbourAddress {
@@ -75,8 +72,7 @@ async fn ask(neighbour: NeighbourAddress, client: &reqwest::Client, clock: &Cloc
     match timeout(DEADLINE, client.get(url).send()).await {
         Ok(Ok(answer)) => {
             let halfway = before + (clock.now() - before) / 2;
-            let date =
-                answer.headers().get(DATE).and_then(|date| DateTime::parse_from_rfc2822(date.to_str().ok()?).ok());
+            let date = http::date(&answer);
             let status = answer.status();
             let finding = match status.is_server_error() {
                 true => {
@@ -84,7 +80,7 @@ async fn ask(neighbour: NeighbourAddress, client: &reqwest::Client, clock: &Cloc
                 }
                 false => Observation::fine(what, format!("{shown} answers")),
             };
-            (finding, date.map(|date| date.to_utc() - halfway))
+            (finding, date.map(|date| Timestamp::from(date.to_utc()) - halfway))
         }
         Ok(Err(error)) => {
             let reason = http::reason(&error);
@@ -157,22 +153,18 @@ fn compared(mut skews: Vec<TimeDelta>, database_clock: Option<TimeDelta>) -> Obs
         (None, None) => {
             return Observation::doubtful(
                 SUBJECT,
-                "there is nobody to compare it with; see that the machine keeps time (NTP)",
+                "there is nothing to compare it with; see that the machine keeps time (NTP)",
             );
         }
     };
-    let seconds = skew.num_seconds();
-    let told = match seconds {
-        theirs @ 0.. => format!("is {theirs} s behind"),
-        theirs => format!("is {} s ahead of", -theirs),
-    };
-    if skew.abs() <= NO_SKEW {
+    let skew = ClockSkew(skew);
+    if skew.agrees() {
         Observation::fine(SUBJECT, format!("it agrees with {whose}"))
-    } else if skew.abs().to_std().is_ok_and(|skew| skew < PROVIDER_CLOCK_SKEW) {
-        Observation::doubtful(SUBJECT, format!("it {told} {whose}; set it by NTP (chrony, systemd-timesyncd)"))
-    } else {
-        let text = format!("it {told} {whose}: nobody can sign in; set it by NTP (chrony, systemd-timesyncd)");
+    } else if skew.refuses_sign_ins() {
+        let text = format!("it {skew} {whose}: no user can sign in; set it by NTP (chrony, systemd-timesyncd)");
         Observation::broken(SUBJECT, text)
+    } else {
+        Observation::doubtful(SUBJECT, format!("it {skew} {whose}; set it by NTP (chrony, systemd-timesyncd)"))
     }
 }
 

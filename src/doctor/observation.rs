@@ -20,15 +20,15 @@ pub struct Observation {
 }
 
 impl Observation {
-    pub fn fine(subject: &'static str, text: impl Into<String>) -> Self {
+    pub(crate) fn fine(subject: &'static str, text: impl Into<String>) -> Self {
         Self { subject, diagnosis: Diagnosis::Fine, text: text.into() }
     }
 
-    pub fn doubtful(subject: &'static str, text: impl Into<String>) -> Self {
+    pub(crate) fn doubtful(subject: &'static str, text: impl Into<String>) -> Self {
         Self { subject, diagnosis: Diagnosis::Doubtful, text: text.into() }
     }
 
-    pub fn broken(subject: &'static str, text: impl Into<String>) -> Self {
+    pub(crate) fn broken(subject: &'static str, text: impl Into<String>) -> Self {
         Self { subject, diagnosis: Diagnosis::Broken, text: text.into() }
     }
 }

@@ -178,12 +178,12 @@ fn glyph(character: char) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{domain::time, game::camera_shot::CameraView};
+    use crate::{domain::time::Timestamp, game::camera_shot::CameraView};
 
     fn shot(entities: Vec<SeenEntity>) -> CameraShot {
         CameraShot {
             view: CameraView { width: 160, height: 90, near_plane: 0.0, far_plane: 250.0 },
-            at: time::from_unix(1_790_000_000).unwrap(),
+            at: Timestamp::from_unix(1_790_000_000).unwrap(),
             frames: Vec::new(),
             vertical_fov: 90.0,
             entities,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_stands_where_the_projection_says() {
+    fn a_person_is_where_the_projection_says() {
         // At 10 m and 90 degrees a metre is 4.5 pixels.
         let picture = drawn(vec![seen(SeenKind::Player, [10.0, 5.0, 10.0])], 250.0);
         assert_eq!(picture.get_pixel(125, 22), &PLAYER);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_above_its_player() {
+    fn a_name_is_above_its_player() {
         let named = SeenEntity { name: Some("Marlow".into()), ..seen(SeenKind::Player, [0.0, 0.0, 10.0]) };
         let picture = drawn(vec![named], 250.0);
         let above = picture.enumerate_pixels().filter(|(_, y, pixel)| *y < 42 && **pixel == NAME).count();

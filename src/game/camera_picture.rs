@@ -80,6 +80,7 @@ pub enum PictureFormat {
 }
 
 impl PictureFormat {
+    /// The `Content-Type`.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Jpeg => "image/jpeg",
@@ -110,7 +111,7 @@ impl PictureFormat {
 mod tests {
     use super::*;
     use crate::{
-        domain::time,
+        domain::time::Timestamp,
         game::{
             camera::encode_rays,
             camera_shot::{CameraView, RayFrame},
@@ -131,7 +132,7 @@ mod tests {
 
     fn shot(view: CameraView, frames: &[AppCameraRays]) -> CameraShot {
         let frames = frames.iter().map(|rays| RayFrame::read(rays, &view).unwrap()).collect();
-        let at = time::from_unix(1_790_000_000).unwrap();
+        let at = Timestamp::from_unix(1_790_000_000).unwrap();
         CameraShot { view, at, frames, vertical_fov: 65.0, entities: Vec::new() }
     }
 

@@ -11,6 +11,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     fmt, io,
+    net::SocketAddr,
     pin::pin,
     sync::{Arc, LazyLock},
     time::Duration,
@@ -119,7 +120,7 @@ pub enum LinkEnded {
     Stuck,
     #[error("a message was larger than what is awaited")]
     TooLarge,
-    #[error("nobody needs it")]
+    #[error("it is not needed")]
     Unneeded,
 }
 
@@ -138,6 +139,7 @@ pub struct Link {
     requests: Arc<Mutex<mpsc::Sender<Outgoing>>>,
     /// Number of broadcasts handled.
     handled: watch::Receiver<u64>,
+    peer: Option<SocketAddr>,
 }
 
 struct Outgoing {
@@ -185,7 +187,7 @@ impl Link {
         player: Player,
     ) -> Result<(Link, Broadcasts), ConnectError> {
         let open = open(network, route);
-        let socket = timeout(CONNECT_DEADLINE, open).await.map_err(|_| ConnectError::TimedOut)??;
+        let (socket, peer) = timeout(CONNECT_DEADLINE, open).await.map_err(|_| ConnectError::TimedOut)??;
         let (requests, outgoing) = mpsc::channel(REQUESTS);
         let requests = Arc::new(Mutex::new(requests));
         let (broadcasts, received) = mpsc::channel(BROADCASTS);
@@ -194,7 +196,18 @@ impl Link {
         let (taken, untaken) = oneshot::channel();
         let link = actix::spawn(run(socket, decoder.clone(), exchange, outgoing, untaken));
         let broadcasts = Broadcasts { received, number: 0, handled, permit: None, link, _taken: taken };
-        Ok((Link { requests, handled: is_handled }, broadcasts))
+        Ok((Link { requests, handled: is_handled, peer }, broadcasts))
+    }
+
+    /// A link that has ended.
+    #[cfg(test)]
+    pub fn ended(peer: Option<SocketAddr>) -> Self {
+        Self { requests: Arc::new(Mutex::new(mpsc::channel(1).0)), handled: watch::channel(0).1, peer }
+    }
+
+    /// Address at which the game server has answered; `None` behind a proxy and in a simulated network.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 
     /// Sends a request (number and player are filled in) and waits for its answer.
@@ -235,8 +248,8 @@ impl Broadcasts {
 static PROXY_TLS: LazyLock<Arc<ClientConfig>> =
     LazyLock::new(|| Arc::new(tls_config(None).expect("only a file of certificates can be wrong")));
 
-async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectError> {
-    let (url, stream) = match &route.proxy {
+async fn open(network: &Network, route: &Route) -> Result<(WebSocket, Option<SocketAddr>), ConnectError> {
+    let (url, stream, peer) = match &route.proxy {
         Some(proxy) => {
             let url = format!("{proxy}/{}/{}", route.host, route.port);
             let parsed = url::Url::parse(&url).map_err(|error| ConnectError::Handshake(error.to_string()))?;
@@ -247,16 +260,17 @@ async fn open(network: &Network, route: &Route) -> Result<WebSocket, ConnectErro
                 "wss" => Either::Right(network.connect_secure(host, port, PROXY_TLS.clone()).await?),
                 _ => Either::Left(network.connect(host, port, |_| true).await?),
             };
-            (url, stream)
+            (url, stream, None)
         }
         None => {
             let host = if route.host.contains(':') { format!("[{}]", route.host) } else { route.host.clone() };
             let stream = network.connect(&route.host, route.port, |address| route.outbound.allows(address)).await?;
-            (format!("ws://{host}:{}/", route.port), Either::Left(stream))
+            let peer = stream.peer();
+            (format!("ws://{host}:{}/", route.port), Either::Left(stream), peer)
         }
     };
     match WebSocket::open(stream, &url).await {
-        Ok(socket) => Ok(socket),
+        Ok(socket) => Ok((socket, peer)),
         Err(tungstenite::Error::Protocol(ProtocolError::HttparseError(_))) => Err(ConnectError::Refused),
         Err(tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete)) => Err(ConnectError::Refused),
         Err(error) => Err(ConnectError::Handshake(error.to_string())),

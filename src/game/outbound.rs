@@ -12,8 +12,8 @@ use crate::{
         game_address::GameAddress,
         ids::UserId,
         outbound::{NewAddresses, Retries, Target},
+        public_address::is_public,
     },
-    game::address::is_public,
 };
 
 /// See the module. One for the whole process.
@@ -28,6 +28,8 @@ pub struct Outbound {
 }
 
 impl Outbound {
+    /// Limits of which nothing is used yet; `allows_private`: private addresses and those of the machine may be
+    /// connected to.
     pub fn new(clock: Clock, allows_private: bool) -> Self {
         let (own, new_addresses, retries) = Default::default();
         Self { clock, allows_private, own, new_addresses, retries }
@@ -40,8 +42,13 @@ impl Outbound {
 
     /// True if a game server may have this address: a public one, and not this service's own.
     pub fn allows(&self, address: IpAddr) -> bool {
+        self.allows_private || self.is_foreign(address)
+    }
+
+    /// True for a public address that is not this service's own.
+    pub fn is_foreign(&self, address: IpAddr) -> bool {
         let is_own = || self.own.read().unwrap_or_else(PoisonError::into_inner).contains(&address.to_canonical());
-        self.allows_private || is_public(address) && !is_own()
+        is_public(address) && !is_own()
     }
 
     /// True if a game server may be paired at this address. Names are looked at again where they are resolved, at

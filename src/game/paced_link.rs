@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -74,9 +75,31 @@ impl PacedLink {
         Self { link, budget, player }
     }
 
+    /// A link of this player that has ended.
+    #[cfg(test)]
+    pub fn ended(player: u64, peer: Option<SocketAddr>) -> Self {
+        Self { link: Link::ended(peer), budget: Arc::default(), player }
+    }
+
     /// SteamID64 of the player who asks.
     pub fn player(&self) -> u64 {
         self.player
+    }
+
+    /// Address at which the game server has answered; `None` behind a proxy and in a simulated network.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.link.peer()
+    }
+
+    /// Waits until the tokens are there.
+    pub async fn spare(&self, cost: u32, priority: Priority) {
+        loop {
+            let wait = self.budget.with(|budget, now| budget.wait_for(self.player, cost, priority, now));
+            if wait.is_zero() {
+                return;
+            }
+            sleep(wait).await;
+        }
     }
 
     /// Waits for tokens, then asks. A refusal for the rate empties the mirrored buckets.

@@ -11,7 +11,7 @@ use crate::{
         monument::Monument,
         plain_text::plain_text,
         server_state::Member,
-        time::{self, Timestamp},
+        time::Timestamp,
     },
     game::wire::{
         AppEntityPayload, AppEntityType, AppInfo, AppMap, AppMapMarkers, AppMarker, AppMarkerType, AppTeamInfo,
@@ -48,8 +48,9 @@ pub fn team(team: AppTeamInfo, map_size: u32) -> (Option<String>, Vec<(u64, Memb
             grid: place.map(|(x, y)| grid::label(GridStyle::InGame, map_size, x, y)).unwrap_or_default(),
             online: member.is_online,
             alive: member.is_alive,
-            spawned_at: time::from_unix(member.spawn_time),
-            died_at: time::from_unix(member.death_time),
+            spawned_at: Timestamp::from_unix(member.spawn_time),
+            died_at: Timestamp::from_unix(member.death_time),
+            afk_since: None,
         };
         (member.steam_id, read)
     });
@@ -198,7 +199,7 @@ pub fn monuments(map: &AppMap) -> Vec<Monument> {
 /// Reads the facts that differ from world to world.
 pub fn world(info: &AppInfo) -> World {
     World {
-        wiped_at: time::from_unix(info.wipe_time),
+        wiped_at: Timestamp::from_unix(info.wipe_time),
         seed: info.seed,
         salt: info.salt,
         map_size: Some(info.map_size).filter(|size| *size != 0),
@@ -239,6 +240,6 @@ pub fn read_payload(device: &mut Device, payload: AppEntityPayload) {
         used,
         items: items.collect(),
         has_protection: payload.has_protection.unwrap_or_default(),
-        protection_expires_at: payload.protection_expiry.and_then(time::from_unix),
+        protection_expires_at: payload.protection_expiry.and_then(Timestamp::from_unix),
     });
 }
