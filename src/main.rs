@@ -1,4 +1,6 @@
 //! Parses the command line and runs.
+//!
+//! Above 500 lines: all commands of the program, one after the other.
 
 use std::{
     fmt::Display,
@@ -10,7 +12,7 @@ use std::{
 
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 use companion::{
-    api::{document::openapi, operation::status::VERSION_AND_COMMIT},
+    api::{operation::version::VERSION_AND_COMMIT, routes},
     backup::{self, BackupOptions, RestoreOptions, StoreOptions},
     billing::{
         context::BillingContext,
@@ -25,16 +27,18 @@ use companion::{
     crypto::{self, account_mark::AccountMarks, keys::Purpose, random::Random},
     db::{
         audit::{self, AuditHead},
-        engine::{database_file, error::DbError, file_size, pool::Pool, schema_steps::open_existing},
+        engine::{database_file::TakenFile, error::DbError, file_size, pool::Pool, schema_steps::open_existing},
         moving,
     },
     demo::{Demo, DemoOptions},
     doctor::{self, Diagnosis},
+    helper::{self, HelperOptions},
     logging::{self, LogFormat},
     net::tls_config,
     relay::wire::schema,
     reports::{self, KeysState},
-    server::{OpenDatabase, Server},
+    say::{self, SayOptions},
+    server::{OpenDatabase, Server, refuse_lost},
     simulator::{self, SimulateOptions},
     terminal::{self, LiveLine, LogAboveLines},
     watch::{self, WatchOptions},
@@ -63,6 +67,10 @@ enum Command {
     Simulate(SimulateOptions),
     /// Watch a running demo in the terminal
     Watch(WatchOptions),
+    /// Say a line in the team's chat of a running demo, as a teammate: try '!help'
+    Say(SayOptions),
+    /// Register this machine for the game's pushes of its user, and hand them to a service; renews while it runs
+    Helper(Box<HelperOptions>),
     /// Bring the database's schema up to date and exit, or move everything from SQLite to PostgreSQL
     Migrate(MigrateOptions),
     /// Write all that a service on SQLite keeps into one file, while it runs
@@ -116,6 +124,8 @@ impl Command {
             Self::Demo(_)
             | Self::Simulate(_)
             | Self::Watch(_)
+            | Self::Say(_)
+            | Self::Helper(_)
             | Self::GenSecrets
             | Self::Openapi
             | Self::RelaySchema => {
@@ -211,37 +221,34 @@ fn main() -> ExitCode {
         None => return refuse(&sources.into()),
     }
     crypto::install();
-    match cli.command {
+    run(cli.command)
+}
+
+fn run(command: Command) -> ExitCode {
+    match command {
         Command::Serve(options) => with_config(options, serve),
         Command::Demo(options) => demo(options),
         Command::Simulate(options) => simulate(options),
-        Command::Watch(options) => match actix::System::new().block_on(watch::watch(options)) {
+        Command::Watch(options) => ended("watch", actix::System::new().block_on(watch::watch(options))),
+        Command::Say(options) => ended("say", actix::System::new().block_on(say::say(options))),
+        Command::Helper(options) => match actix::System::new().block_on(helper::run(*options)) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail("watch", error),
+            Err(error) => {
+                eprintln!("companion: helper: {error}");
+                ExitCode::from(error.exit_code())
+            }
         },
         Command::Migrate(MigrateOptions { to: None, options }) => with_config(options, migrate),
         Command::Migrate(MigrateOptions { to: Some(target), options }) => move_to(target, options.settings),
-        Command::Backup(options) => match backup::back_up(options, &Clock::system()) {
-            Ok(taken) => print(&taken.to_string()),
-            Err(error) => fail("backup", error),
-        },
-        Command::Restore(options) => match backup::restore(options, &Clock::system()) {
-            Ok(restored) => print(&restored.to_string()),
-            Err(error) => fail("restore", error),
-        },
+        Command::Backup(options) => printed("backup", backup::back_up(options, &Clock::system())),
+        Command::Restore(options) => printed("restore", backup::restore(options, &Clock::system())),
         Command::StoreBackup(options) => {
-            match actix::System::new().block_on(backup::store(options, &Clock::system())) {
-                Ok(stored) => print(&stored.to_string()),
-                Err(error) => fail("store-backup", error),
-            }
+            printed("store-backup", actix::System::new().block_on(backup::store(options, &Clock::system())))
         }
         Command::Doctor(options) => examine(options),
-        Command::Health(options) => {
-            with_existing(options, &[], |config| match actix::System::new().block_on(doctor::answers(&config)) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(reason) => fail("health", reason),
-            })
-        }
+        Command::Health(options) => with_existing(options, &[], |config| {
+            ended("health", actix::System::new().block_on(doctor::answers(&config)))
+        }),
         Command::Alarms(options) => with_database(options, |pool| show(reports::alarms(&pool))),
         Command::Keys(Keys::Status(options)) => with_existing(options, &["CREDS_ENCRYPTION_KEY"], keys_status),
         Command::Billing(Billing::Parked(options)) => {
@@ -257,27 +264,48 @@ fn main() -> ExitCode {
         }
         Command::Audit(Audit::Verify(options)) => with_database(options, verify_audit),
         Command::GenSecrets => print(&fresh_secrets().map(|(name, value)| format!("{name}={value}")).join("\n")),
-        Command::CheckConfig(options) => {
-            let (unmade, file) = options.settings.unmade_secrets();
-            match Config::check_only(options.settings) {
-                Ok(config) => {
-                    for warning in &config.warnings {
-                        print(&format!("warning: {warning}"));
-                    }
-                    if !unmade.is_empty() {
-                        print(&format!("The first start makes {} in {}", unmade.join(", "), file.display()));
-                    }
-                    print("The settings are valid.")
-                }
-                Err(invalid) => refuse(&invalid),
-            }
-        }
-        Command::Openapi => print(openapi::json()),
+        Command::CheckConfig(options) => check_config(options.settings),
+        Command::Openapi => print(&format!("{:#}", routes::document())),
         Command::RelaySchema => print(&schema::json()),
     }
 }
 
+/// Ends a command that prints nothing itself.
+fn ended(command: &str, outcome: Result<(), impl Display>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(command, error),
+    }
+}
+
+/// Ends a command with a report of what it did.
+fn printed(command: &str, outcome: Result<impl Display, impl Display>) -> ExitCode {
+    match outcome {
+        Ok(report) => print(&report.to_string()),
+        Err(error) => fail(command, error),
+    }
+}
+
+fn check_config(settings: Settings) -> ExitCode {
+    let (unmade, file) = settings.unmade_secrets();
+    match Config::check_only(settings) {
+        Ok(config) => {
+            for warning in &config.warnings {
+                print(&format!("warning: {warning}"));
+            }
+            if !unmade.is_empty() {
+                print(&format!("The first start makes {} in {}", unmade.join(", "), file.display()));
+            }
+            print("The settings are valid.")
+        }
+        Err(invalid) => refuse(&invalid),
+    }
+}
+
 fn migrate(config: Config) -> ExitCode {
+    if let Err(error) = refuse_lost(&config.database, &config.data_dir) {
+        return fail("migrate", error);
+    }
     let line = LiveLine::new("bringing the database's schema up to date");
     let opened = Pool::open(&config.database);
     drop(line);
@@ -303,7 +331,7 @@ fn move_to(target: SecretString, settings: Settings) -> ExitCode {
         Ok(None) => return fail("migrate --to", "a companion serves from DATA_DIR: stop it first"),
         Err(error) => return fail(&source.data_dir.display().to_string(), error),
     };
-    let _database_in_use = match database_file::take(path) {
+    let _database_in_use = match TakenFile::take(path) {
         Ok(Some(in_use)) => in_use,
         Ok(None) => return fail("migrate --to", "a companion serves from DATABASE_URL: stop it first"),
         Err(error) => return fail(&path.display().to_string(), error),

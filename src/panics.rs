@@ -8,46 +8,30 @@ use std::{
 
 use futures_util::FutureExt as _;
 
-macro_rules! parts {
-    ($($part:ident: $word:literal),* $(,)?) => {
-        /// A part of the service that is restarted after a panic.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Part {
-            $($part),*
-        }
+use crate::domain::words::words;
 
-        impl Part {
-            /// Every part.
-            pub const ALL: &[Self] = &[$(Self::$part),*];
-
-            /// The word in the log and in the metric.
-            pub const fn word(self) -> &'static str {
-                match self {
-                    $(Self::$part => $word),*
-                }
-            }
-        }
-    };
-}
-
-parts! {
-    Request: "request",
-    RelaySocket: "relay_socket",
-    ServerSubscription: "server_subscription",
-    ClientSocket: "client_socket",
-    GameConnection: "game_connection",
-    GameLink: "game_link",
-    Billing: "billing",
-    PushSession: "push_session",
-    Tracking: "tracking",
-    TrackingWorker: "tracking_worker",
-    Aliases: "aliases",
+words! {
+    /// A part of the service that is restarted after a panic. The words are for the log and the metric.
+    pub enum Part {
+        Request = "request",
+        RelaySocket = "relay_socket",
+        ServerSubscription = "server_subscription",
+        ClientSocket = "client_socket",
+        GameConnection = "game_connection",
+        GameLink = "game_link",
+        Billing = "billing",
+        Channels = "channels",
+        PushSession = "push_session",
+        Tracking = "tracking",
+        TrackingWorker = "tracking_worker",
+        Aliases = "aliases",
+    }
 }
 
 /// Counts every part from 0: a rate needs the 0 before the first panic.
 pub fn describe() {
     let name = "companion_panics_total";
-    metrics::describe_counter!(name, "Parts of the service that panicked and were started anew.");
+    metrics::describe_counter!(name, "Parts of the service that panicked and were restarted.");
     Part::ALL.iter().for_each(|part| metrics::counter!(name, "part" => part.word()).absolute(0));
 }
 
@@ -76,5 +60,5 @@ pub fn caught_at_once<T>(part: Part, id: &str, call: impl FnOnce() -> T) -> Opti
 /// The panic's text and place are on stderr already.
 fn report(part: Part, id: &str) {
     metrics::counter!("companion_panics_total", "part" => part.word()).increment(1);
-    log::error!(part = part.word(), id; "a part of the service panicked and is started anew");
+    log::error!(part = part.word(), id; "a part of the service panicked and is restarted");
 }

@@ -16,7 +16,6 @@ use crate::{
         incidents,
         payment_events::{self, ShownEvent},
     },
-    domain::time,
     rotation,
     vault::Vault,
 };
@@ -44,12 +43,12 @@ pub fn alarms(pool: &Pool) -> Result<String, DbError> {
     let incidents = states.iter().map(|(state, count)| format!("incidents {state}: {count}"));
     let mut lines: Vec<String> = alarms.chain(incidents).collect();
     if let Some(since) = tally.oldest_unfinished {
-        lines.push(format!("oldest unfinished alarm: received at {}", time::to_wire(since)));
+        lines.push(format!("oldest unfinished alarm: received at {}", since.to_wire()));
     }
     lines.push(format!("dead letters: {dead}"));
     lines.extend(newest.iter().map(|letter| {
         let FailedPush { user_id, push_id, attempts, reason, content, failed_at } = letter;
-        let at = time::to_wire(*failed_at);
+        let at = failed_at.to_wire();
         format!("dead letter: {at}, user {user_id}, push {push_id}, {reason} after {attempts} attempts: {content}")
     }));
     Ok(lines.join("\n"))
@@ -64,7 +63,7 @@ pub fn parked_events(pool: &Pool) -> Result<String, DbError> {
         let ShownEvent { id, kind, subscription_id, customer_id, user_hint, reason, received_at, attempts, .. } = event;
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
         let [subscription, customer, user, reason] = [subscription_id, customer_id, user_hint, reason].map(or_none);
-        let at = time::to_wire(received_at);
+        let at = received_at.to_wire();
         format!(
             "{id}: {kind}, {reason}, subscription {subscription}, customer {customer}, user {user}, received at {at}, \
              tried again {attempts} times"
@@ -91,7 +90,7 @@ pub fn keys(config: &Config) -> Result<(String, KeysState), DbError> {
     lines.extend(status.unreadable.iter().map(|unreadable| format!("cannot be opened: {unreadable}")));
     let uniform = status.by_key.keys().all(|&key| Some(key) == number);
     if secrets.credentials_key_previous.is_some() && uniform && status.unreadable.is_empty() {
-        lines.push("CREDS_ENCRYPTION_KEY_PREV is not needed any more.".to_owned());
+        lines.push("CREDS_ENCRYPTION_KEY_PREV is no longer needed.".to_owned());
     }
     let state = if status.unreadable.is_empty() { KeysState::AllOpen } else { KeysState::SomeSealed };
     Ok((lines.join("\n"), state))

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    db::engine::error::DbError,
+    db::{engine::error::DbError, query_failures::log_failure},
     vault::{InspectedBatch, SecretTable, UnreadableSecret, Vault},
 };
 
@@ -95,14 +95,14 @@ pub async fn run(vault: Vault) {
                             report(&vault, &known, &unreadable);
                             known = unreadable;
                         }
-                        Err(error) => log::warn!("stored secrets could not be inspected: {error}"),
+                        Err(error) => log_failure("stored secrets could not be inspected", &error),
                     }
                 }
                 if known.count > 0 {
                     rest = EVERY_UNREADABLE;
                 }
             }
-            Err(error) => log::warn!("the rotation of keys pauses: {error}"),
+            Err(error) => log_failure("the rotation of keys pauses", &error),
         }
         tokio::time::sleep(rest).await;
     }

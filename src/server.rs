@@ -1,109 +1,68 @@
 //! The only wiring: opens everything once, binds, runs, and stops in order.
 
+mod foundation;
 mod listeners;
 mod memory;
 mod opening;
 mod own_addresses;
+pub mod retention;
 mod start_error;
 pub mod stopping;
 mod waiting;
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use actix::{Addr, Arbiter};
+use actix::Addr;
 use actix_web::{dev, rt, web};
-use chrono::TimeDelta;
-use tokio::time::Instant;
 
 use crate::{
     api::{
         self,
-        caches::{
-            activity::ActivityCounts, camera_drawing::RenderLimit, image_uploads::Images, map_pictures::MapPictures,
-            own_state, short_cache::ShortCache,
-        },
-        context::{ApiContext, ChatBot},
-        operation::client_config::PRICES_KEPT,
+        caches::camera_drawing::RenderLimit,
+        context::{ApiCaches, ApiContext, ApiHealth, ApiKeys, ApiLimits, ApiServices, ApiSettings},
         rate_limits::RateLimits,
     },
-    billing::{self, context::BillingContext},
+    billing,
     catalogue::CatalogueKeeper,
-    clients::{
-        chat::ChatClient, http, identity::IdentityClient, player_stats::PlayerStatsClient,
-        relay_health::RelayHealthClient,
-    },
+    channels,
+    clients::{http, identity::IdentityClient, relay_health::RelayHealthClient},
     clock::Clock,
-    config::Config,
-    crypto::{
-        self,
-        account_mark::AccountMarks,
-        invite_token::InviteTokens,
-        keys::Purpose,
-        random::Random,
-        relay_token::RelayTokens,
-        sealer::Sealer,
-        session_cookie::{SESSION_COOKIE, SealedCookie},
-    },
-    db::{
-        PURGE_BATCH, alarms, alias_answers, chat_lines, chat_links, daily_counts,
-        engine::{error::DbError, pool::Db, serving_lock::ServingLock},
-        failed_pushes, guests, idempotency_keys, incidents, map_notes, maps, openid_nonces, pairing_codes,
-        payment_events, player_sessions, player_stats_spending, push_seen, refund_attempts, server_matches, sessions,
-        shop_history, shops, timeline,
-    },
-    domain::{
-        fair_budget::FairBudget,
-        limits::{HISTORY_DAYS, IDEMPOTENCY_HOURS, PAYMENT_EVENT_DAYS, PROVIDER_CLOCK_SKEW, UNPAIRED_MAP_DAYS},
-        outbound::Confirmations,
-        raid,
-        time::Timestamp,
-    },
-    game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
+    config::{Config, PublicUrls},
+    crypto::{self, random::Random},
+    db::{engine::serving_lock::ServingLock, last_run},
+    domain::outbound::Confirmations,
+    game::outbound::Outbound,
     net::{
-        Names, Network,
         budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
-        connections::{Connections, SPARE},
-        descriptors,
-        refusals::{self, RefusalLog},
+        connections::Connections,
         tls_config,
     },
-    push::{
-        context::PushContext,
-        login_pacer::LoginPacer,
-        worker::{self, PushWorker},
-    },
+    push::worker::PushWorker,
     relay::{
         self,
-        hub::{Hub, Markets, RelayHealth},
+        hub::{Hub, RelayHealth},
         listener::ListenerContext,
-        shared::{connect_pacer::ConnectPacer, context::RelayContext, fact_sink::FactSink},
+        shared::context::RelayContext,
     },
     rotation,
-    tracking::{self, context::TrackingContext},
     uploads::ImageStore,
     vault::Vault,
+    web::pages::BundledPages,
 };
 
 use self::{
-    listeners::{Listeners, connection_limits, handshake_limits},
+    foundation::{Foundation, threads},
+    listeners::{Doors, Listeners},
     opening::InUse,
     stopping::Stopping,
 };
-pub use self::{opening::OpenDatabase, start_error::StartError};
+pub use self::{
+    opening::{OpenDatabase, refuse_lost},
+    start_error::StartError,
+};
 
-/// Time that requests under way may take when the process stops, seconds.
-const DRAIN: u64 = 5;
 /// Interval of the looks whether the hub and the push worker run.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Connections of one worker that are accepted only to be refused.
-const SURPLUS: usize = 4;
-/// Interval at which expired rows are removed.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
-
-/// Time for which admins are shown the same totals: less than the pause between two questions of a portal.
-const STATUS_KEPT: TimeDelta = TimeDelta::seconds(10);
-/// Time for which admins are shown the same analytics.
-const USAGE_KEPT: TimeDelta = TimeDelta::seconds(60);
 
 /// The service, bound and ready to run.
 pub struct Server {
@@ -131,201 +90,56 @@ impl Server {
     }
 
     /// Binds everything, on a database that was opened with the same settings. Call it inside an actix system.
-    #[allow(clippy::disallowed_methods, reason = "the one place that starts threads for game links and push sessions")]
     pub fn build_on(opened: OpenDatabase, config: Config, clock: Clock) -> Result<Self, StartError> {
         crypto::install();
         // Before anything is counted.
         api::operation::metrics::recorder();
-        // Taken apart: each part goes only to what needs it, and the secrets end with this function.
-        let Config {
-            environment,
-            data_dir,
-            database: _,
-            listen,
-            operation,
-            urls,
-            admins,
-            fresh_sign_in,
-            secrets,
-            identity,
-            push: push_address,
-            extra_ca_file,
-            pairing_code_prefix,
-            game,
-            player_stats,
-            payments,
-            enforce_tiers,
-            chat,
-            images,
-            warnings: _,
-        } = config;
-        let workers = listen.workers.get();
-        let limits = connection_limits(descriptors::raise_limit(), workers, listen.connections_per_address.get());
-        let connections = Connections::new(limits, listen.trusted_proxies.clone());
-        let handshakes = Connections::new(handshake_limits(limits), listen.trusted_proxies.clone());
-        let random = Random::system();
         let OpenDatabase { pool, journal, key_version, in_use, lock, listeners } = opened;
-        let Listeners { api: listener, api_addr, relay: relay_listener, relay_addr } = match listeners {
+        let listeners = match listeners {
             Some(listeners) => listeners,
-            None => Listeners::bind(&listen)?,
+            None => Listeners::bind(&config.listen)?,
         };
-        let urls = urls.listening_at(api_addr, relay_addr);
-        let tls = tls_config(extra_ca_file.as_deref()).map_err(StartError::Client)?;
-        let http = http::client(tls.clone()).map_err(StartError::Client)?;
-        let keys = secrets.keys();
-        let sealer = Arc::new(secrets.sealer(key_version, random.clone()));
-        let images = Images::new(ImageStore::open(&images, http.clone())?);
-        let catalogue = Arc::new(CatalogueKeeper::open(pool.clone())?);
-        let vault = Vault::new(pool.clone(), sealer).with_key_lost(secrets.credentials_key_lost);
-        let link_policy = game.link_policy;
-        let outbound = Arc::new(Outbound::new(clock.clone(), game.allow_private_servers));
-        let markets = Arc::<Markets>::default();
-        let relay_context = Arc::new(RelayContext {
-            markets: markets.clone(),
-            facts: FactSink::start(pool.clone(), random.clone()),
-            clock: clock.clone(),
-            random: random.clone(),
-            pool: pool.clone(),
-            journal: journal.clone(),
-            network: Network::system(),
-            vault: vault.clone(),
-            game,
-            budgets: Budgets::default(),
-            connect_pacer: ConnectPacer::default(),
-            outbound: outbound.clone(),
-            recent_events: Default::default(),
-            decoder: MessageDecoder::on_threads(),
-        });
-        let health = Arc::new(RelayHealth::default());
-        // Game links have threads of their own, on every core: a burst of clients does not hold up an alarm, nor the other
-        // way round.
-        let links = (0..workers).map(|_| Arbiter::new().handle()).collect();
-        let hub = relay::start(relay_context.clone(), health.clone(), links);
-        let started = Instant::now();
-        let refusals = Arc::<RefusalLog>::default();
-        let toggles = ToggleBudgets::new(RequestBudgets::new(TOGGLE, &clock));
-        let listener_context = ListenerContext {
-            refusals: refusals.clone(),
-            clock: clock.clone(),
-            random: random.clone(),
-            tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
-            origins: [&urls.base, &urls.frontend, &urls.admin].map(|url| url.origin().ascii_serialization()).to_vec(),
-            deflate: listen.relay_deflate,
-            base: urls.base.clone(),
-            toggles: toggles.clone(),
-            connections: connections.clone(),
-            handshakes,
-            hub: hub.clone(),
-            health: health.clone(),
-            started,
-        };
-        let push_context = Arc::new(PushContext {
-            clock: clock.clone(),
-            random: random.clone(),
-            network: Network::system(),
-            pool: pool.clone(),
-            vault: vault.clone(),
-            tls: Arc::new(tls),
-            address: push_address,
-            logins: LoginPacer::default(),
-            outbound: outbound.clone(),
-            hub: hub.clone(),
-        });
-        // Push sessions too: thousands of logins after a lost network hold up no others.
-        let sessions = (0..workers.div_ceil(4)).map(|_| Arbiter::new().handle()).collect();
-        let push = worker::start(push_context, sessions);
-        // Tracking too: lists of players are large.
-        let tracking = player_stats.map(|settings| {
-            let tracking_context = TrackingContext {
-                clock: clock.clone(),
-                random: random.clone(),
-                pool: pool.clone(),
-                names: Names::system(),
-                budget: FairBudget::new(settings.daily_requests, clock.now()).into(),
-                poll_every: settings.poll_every,
-                client: PlayerStatsClient::new(http.clone(), settings, random.clone()),
-                hub: hub.clone().recipient(),
-            };
-            tracking::worker::start(tracking_context, &Arbiter::new().handle())
-        });
-        let account_marks = AccountMarks::new(&keys.key(Purpose::AccountMark));
-        let billing = payments.map(|settings| {
-            let (marks, http, pool) = (account_marks.clone(), http.clone(), pool.clone());
-            Arc::new(BillingContext::new(settings, marks, http, pool, clock.clone(), random.clone()))
-        });
-        let chat_bot = chat.map(|settings| ChatBot {
-            public_key: settings.public_key,
-            client: ChatClient::new(http.clone(), settings, &urls.base, random.clone()),
-        });
-        let context = web::Data::new(ApiContext {
-            billing,
-            account_marks,
-            enforce_tiers,
-            chat_bot,
-            data_dir,
-            metrics_token: operation.metrics_token,
-            write_state: ShortCache::new(own_state::WRITTEN_FOR),
-            write_faults: Default::default(),
-            journal,
-            own_state: ShortCache::new(own_state::STATUS_FOR),
-            started_at: clock.now(),
-            service_status: ShortCache::new(STATUS_KEPT),
-            usage: ShortCache::new(USAGE_KEPT),
-            plan_prices: ShortCache::new(PRICES_KEPT),
-            relay_schema: relay::wire::schema::json().into(),
-            activity: ActivityCounts::default(),
-            markets,
-            environment,
-            urls,
-            admins,
-            fresh_sign_in,
-            pairing_code_prefix,
-            outbound,
-            refusals: refusals.clone(),
-            confirmations: Confirmations::new(clock.moment()).into(),
-            link_policy,
-            pool,
-            vault,
-            session_cookie: SealedCookie::new(SESSION_COOKIE, &keys.key(Purpose::SessionCookie), random.clone()),
-            login_cookie: SealedCookie::new("rp_login", &keys.key(Purpose::SignInCookie), random.clone()),
-            relay_tokens: RelayTokens::new(&keys.key(Purpose::RelayToken), random.clone()),
-            invite_tokens: InviteTokens::new(&keys.key(Purpose::InviteToken), random.clone()),
-            kept_answers: Arc::new(Sealer::new(&keys.key(Purpose::KeptAnswer), None, 1, random.clone())),
-            relay: RelayHealthClient::new(http.clone(), relay_addr),
-            identity: IdentityClient::new(http, identity),
-            rate_limits: RateLimits::new(listen.trusted_proxies, &clock, toggles),
-            render_limit: RenderLimit::default(),
-            map_pictures: MapPictures::default(),
-            images,
-            store_answers: Default::default(),
-            items_answer: Default::default(),
-            catalogue,
-            connections: connections.clone(),
-            hub: hub.clone(),
-            push,
-            tracking,
-            relay_health: health.clone(),
-            started,
+        let Listeners { api_addr, relay_addr, .. } = listeners;
+        let tls = tls_config(config.extra_ca_file.as_deref()).map_err(StartError::Client)?;
+        let random = Random::system();
+        let sealer = Arc::new(config.secrets.sealer(key_version, random.clone()));
+        let foundation = Foundation {
+            vault: Vault::new(pool.clone(), sealer).with_key_lost(config.secrets.credentials_key_lost),
+            http: http::client(tls.clone()).map_err(StartError::Client)?,
+            tls: tls.into(),
+            outbound: Arc::new(Outbound::new(clock.clone(), config.game.allow_private_servers)),
+            markets: Arc::default(),
             clock,
             random,
-        });
-
-        // Beyond this none is refused, as refusing needs a descriptor too: the kernel keeps new connections.
-        let listening = |connections: usize| {
-            let builder = actix_server::Server::build().workers(workers).disable_signals().shutdown_timeout(DRAIN);
-            builder.max_concurrent_connections(connections.div_ceil(workers) + SURPLUS)
+            pool,
+            journal,
         };
-        let api = api::bind(listening(limits.total + SPARE), listener, connections, context.clone())
-            .map_err(|cause| StartError::Bind { variable: "API_LISTEN", address: api_addr, cause })?
-            .run();
-        log::info!("the API listens on http://{api_addr}");
-        // Open sockets are not among these, only handshakes.
-        let relay = relay::listener::bind(listening(handshake_limits(limits).total), relay_listener, listener_context)
-            .map_err(|cause| StartError::Bind { variable: "RELAY_LISTEN", address: relay_addr, cause })?
-            .run();
-        log::info!("the relay listens on ws://{relay_addr}");
-
-        let (kept, drain) = (relay_context, operation.drain);
+        let (deflate, drain) = (config.listen.relay_deflate, config.operation.drain);
+        let doors = Doors::new(&config.listen);
+        let toggles = ToggleBudgets::new(RequestBudgets::new(TOGGLE, &foundation.clock));
+        let limits = ApiLimits {
+            rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &foundation.clock, toggles.clone()),
+            connections: doors.connections.clone(),
+            refusals: Arc::default(),
+            outbound: foundation.outbound.clone(),
+            confirmations: Confirmations::new(foundation.clock.moment()).into(),
+            render_limit: RenderLimit::default(),
+        };
+        let kept = Arc::new(foundation.relay(config.game.clone()));
+        let health = Arc::<RelayHealth>::default();
+        // Game links have threads of their own, on every core: a burst of clients does not hold up an alarm, nor the other
+        // way round.
+        let hub = relay::start(kept.clone(), health.clone(), threads(config.listen.workers.get()));
+        let urls = config.urls.clone().listening_at(api_addr, relay_addr);
+        let relay_client = RelayHealthClient::new(foundation.http.clone(), relay_addr);
+        let api_health = ApiHealth::new(&foundation.clock, foundation.journal.clone(), health.clone(), relay_client);
+        let context = web::Data::new(api_context(config, urls, foundation, limits, hub.clone(), api_health)?);
+        let relay_context = listener_context(&context, deflate, toggles, doors.handshakes.clone());
+        let (api, relay) = doors.open(listeners, &context, relay_context)?;
+        // Last: a start that fails has not served. A disk that is full is no reason not to.
+        if let Err(error) = last_run::note_start(&context.settings.data_dir, context.clock.now()) {
+            log::warn!("it is not noted that this process runs: {error}");
+        }
         Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept, drain, context, _in_use: in_use, lock })
     }
 
@@ -351,24 +165,33 @@ impl Server {
 
     /// Serves until `shutdown` ends, then stops in order.
     pub async fn run_until_stopped(mut self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let rotation = rt::spawn(rotation::run(self.context.vault.clone()));
+        let rotation = rt::spawn(rotation::run(self.context.keys.vault.clone()));
         let own_addresses = rt::spawn(own_addresses::watch(self.context.clone(), [self.api_addr, self.relay_addr]));
+        let data_dir = self.context.settings.data_dir.clone();
         let context = self.context.clone();
         let upkeep = rt::spawn(async move {
-            tokio::join!(api::operation::metrics::upkeep(), memory::give_back(), context.watch_writes());
+            tokio::join!(
+                api::operation::metrics::upkeep(),
+                memory::give_back(),
+                context.watch_writes(),
+                context.watch_rows(),
+                context.watch_sign_in()
+            );
         });
         let mut stopping = Stopping {
             health: self.health,
             hub: self.hub,
-            push: self.context.push.clone(),
-            tracking: self.context.tracking.clone(),
+            push: self.context.services.push.clone(),
+            tracking: self.context.services.tracking.clone(),
             kept: self.kept,
             drain: self.drain,
         };
-        let billing = self.context.billing.clone().map(|billing| rt::spawn(billing::worker::run(billing)));
-        let catalogue = self.context.catalogue.clone();
+        let billing = self.context.services.billing.clone().map(|billing| rt::spawn(billing::worker::run(billing)));
+        let registrar = self.context.services.registrar.clone().map(|registrar| rt::spawn(registrar.run()));
+        let channels = rt::spawn(channels::worker::run(self.context.services.channels.clone()));
+        let catalogue = self.context.caches.catalogue.clone();
         let catalogue = rt::spawn(async move { catalogue.run().await });
-        let sweep = rt::spawn(sweep(self.context));
+        let sweep = rt::spawn(retention::sweep(self.context));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
         let mut failure = None;
@@ -380,7 +203,7 @@ impl Server {
                 failure = Some("the relay's hub or the push worker has failed".to_owned());
             }
             reason = lost(self.lock.as_mut()) => {
-                log::error!("this process does not serve any more: {reason}");
+                log::error!("this process no longer serves: {reason}");
                 // Another one may serve already.
                 stopping.drain = Duration::ZERO;
                 failure = Some(reason);
@@ -388,14 +211,93 @@ impl Server {
         }
         sweep.abort();
         catalogue.abort();
+        channels.abort();
         rotation.abort();
         own_addresses.abort();
         billing.inspect(|billing| billing.abort());
+        registrar.inspect(|registrar| registrar.abort());
         stopping.end_sessions().await;
         tokio::join!(relay_handle.stop(true), api_handle.stop(true));
         stopping.keep_all().await;
         upkeep.abort();
+        match last_run::note_end(&data_dir) {
+            Ok(()) => {}
+            Err(_) if !data_dir.exists() => log::error!(
+                "DATA_DIR {} was removed while the service ran: what was kept there, also a SQLite file, is gone with it; \
+                 restore a backup before the next start",
+                data_dir.display()
+            ),
+            Err(error) => log::warn!("the next start will take this stop for a crash: {error}"),
+        }
         failure.map_or(Ok(()), |reason| Err(io::Error::other(reason)))
+    }
+}
+
+/// The context of the API. The settings are taken apart: each goes only to what needs it, and the secrets end here.
+fn api_context(
+    config: Config,
+    urls: PublicUrls,
+    foundation: Foundation,
+    limits: ApiLimits,
+    hub: Addr<Hub>,
+    health: ApiHealth,
+) -> Result<ApiContext, StartError> {
+    let images = ImageStore::open(&config.images, foundation.http.clone())?;
+    let caches = ApiCaches::new(images, CatalogueKeeper::open(foundation.pool.clone())?, &foundation.clock);
+    let keys = ApiKeys::new(&config.secrets.keys(), foundation.vault.clone(), &foundation.random);
+    let push = foundation.push(config.push, hub.clone(), config.listen.workers.get());
+    let services = ApiServices {
+        registrar: config.registration.map(|settings| foundation.registrar(settings, push.clone()).into()),
+        tracking: config.player_stats.map(|settings| foundation.tracking(settings, hub.clone())),
+        billing: config.payments.map(|settings| foundation.billing(settings, keys.account_marks.clone()).into()),
+        chat_bot: config.chat.map(|settings| foundation.chat_bot(settings, &urls.base)),
+        identity: IdentityClient::new(foundation.http.clone(), config.identity),
+        channels: foundation.channels(config.channels, &config.secrets.keys(), &urls)?.into(),
+        markets: foundation.markets.clone(),
+        hub,
+        push,
+    };
+    let settings = ApiSettings {
+        environment: config.environment,
+        admins: config.admins,
+        fresh_sign_in: config.fresh_sign_in,
+        pairing_code_prefix: config.pairing_code_prefix,
+        link_policy: config.game.link_policy,
+        enforce_tiers: config.enforce_tiers,
+        data_dir: config.data_dir,
+        workers: config.listen.workers.get(),
+        connections_per_address: config.listen.connections_per_address.get(),
+        metrics_token: config.operation.metrics_token,
+        pages: BundledPages::new(&urls, config.operation.web_dir).into(),
+        relay_schema: relay::wire::schema::json().into(),
+        urls,
+    };
+    let Foundation { clock, random, pool, .. } = foundation;
+    Ok(ApiContext { clock, random, pool, settings, keys, limits, services, caches, health })
+}
+
+/// The parts of the service that the relay's listener uses.
+fn listener_context(
+    context: &ApiContext,
+    deflate: bool,
+    toggles: ToggleBudgets,
+    handshakes: Arc<Connections>,
+) -> ListenerContext {
+    let urls = &context.settings.urls;
+    ListenerContext {
+        clock: context.clock.clone(),
+        random: context.random.clone(),
+        tokens: context.keys.relay_tokens.clone(),
+        origins: [&urls.base, &urls.frontend, &urls.admin].map(|url| url.origin().ascii_serialization()).to_vec(),
+        deflate,
+        base: urls.base.clone(),
+        toggles,
+        connections: context.limits.connections.clone(),
+        handshakes,
+        hub: context.services.hub.clone(),
+        health: context.health.relay_health.clone(),
+        started: context.health.started,
+        refusals: context.limits.refusals.clone(),
     }
 }
 
@@ -414,65 +316,3 @@ async fn core_ended(hub: &Addr<Hub>, push: &Addr<PushWorker>) {
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
-
-/// Removes what has expired, as long as it runs.
-async fn sweep(context: web::Data<ApiContext>) {
-    let mut ticks = tokio::time::interval(SWEEP_EVERY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let now = context.clock.now();
-        refusals::log_connections();
-        context.rate_limits.forget_idle(context.clock.moment());
-        context.images.sweep(&context.pool, now).await;
-        context.activity.store(&context.pool, &context.clock).await;
-        for purge in PURGES {
-            // A transaction for each batch: other writers get a turn in between.
-            loop {
-                match context.pool.write(move |db| purge(db, now)).await {
-                    Ok(PURGE_BATCH..) => {}
-                    Ok(_) => break,
-                    Err(error) => {
-                        log::warn!("expired rows were not removed: {error}");
-                        break;
-                    }
-                }
-            }
-        }
-        if let Err(error) = context.pool.empty_log().await {
-            log::warn!("the log of the database still has what was removed: {error}");
-        }
-    }
-}
-
-/// Deletes a batch of what has expired, and gives how many rows that were.
-type Purge = fn(&mut Db, Timestamp) -> Result<usize, DbError>;
-
-/// One for each table whose rows expire.
-const PURGES: [Purge; 24] = [
-    sessions::purge,
-    pairing_codes::purge,
-    chat_links::purge,
-    |db, now| guests::purge(db, now - guests::EXPIRED_KEPT),
-    push_seen::purge,
-    failed_pushes::purge,
-    map_notes::purge,
-    |db, now| chat_lines::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| maps::purge(db, now - TimeDelta::days(UNPAIRED_MAP_DAYS)),
-    |db, now| timeline::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| shops::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| shop_history::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| alarms::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| incidents::expire(db, now - raid::SHOWN_FOR),
-    |db, now| incidents::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| player_sessions::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| server_matches::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| alias_answers::purge(db, now - TimeDelta::days(HISTORY_DAYS)),
-    |db, now| player_stats_spending::purge(db, now - TimeDelta::days(2)),
-    daily_counts::roll_up,
-    |db, now| payment_events::purge(db, now - TimeDelta::days(PAYMENT_EVENT_DAYS)),
-    // A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
-    |db, now| openid_nonces::purge(db, now - 3 * PROVIDER_CLOCK_SKEW),
-    |db, now| idempotency_keys::purge(db, now - TimeDelta::hours(IDEMPOTENCY_HOURS)),
-    |db, now| refund_attempts::purge(db, now - TimeDelta::hours(IDEMPOTENCY_HOURS)),
-];

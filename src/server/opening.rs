@@ -1,29 +1,39 @@
 //! The database at a start: taken for this process, opened, brought up to date, and given what a process before this
 //! one kept for it.
 
-use std::{fs::File, io, path::PathBuf, sync::Arc, thread, time::Duration};
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use tokio::{
     sync::oneshot,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{listeners::Listeners, start_error::StartError, waiting::WaitingService};
 use crate::{
     clock::Clock,
-    config::{self, Config, Database},
+    config::{self, Config, Database, Environment},
     crypto::{random::Random, sealer::Sealer},
     db::{
         encryption_keys,
         engine::{
-            self, database_file,
+            self,
+            database_file::TakenFile,
             error::DbError,
+            lock_holder::LockHold,
             pool::Pool,
             schema_steps,
             serving_lock::{LockState, ServingLock},
         },
         erasure_list,
         journal::{self, Journal, JournalError},
+        last_run,
     },
     domain::backoff::Backoff,
     rotation,
@@ -32,8 +42,10 @@ use crate::{
 
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// Time between two lines of the log about the same reason to wait.
+const SAID_EVERY: Duration = Duration::from_secs(60);
 /// An attempt that takes longer is reported. It goes on: a migration may take its time.
-const REPORTED_AFTER: Duration = Duration::from_secs(10);
+const REPORTED_AFTER: Duration = Duration::from_secs(5);
 /// Pause between two looks of a caller that waits for the lock, and how many there are: 10 s.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOKS: usize = 200;
@@ -63,7 +75,7 @@ struct OpenedOnce {
 /// The locks of the data directory, and of the SQLite file.
 pub(super) struct InUse {
     _data_dir: File,
-    _database: Option<File>,
+    database: Option<TakenFile>,
 }
 
 /// Needs of an attempt.
@@ -74,6 +86,9 @@ struct Attempt {
     fingerprint: String,
     sealer: Arc<Sealer>,
     key_lost: bool,
+    /// The settings name an earlier key.
+    had_key: bool,
+    environment: Environment,
     clock: Clock,
 }
 
@@ -82,15 +97,25 @@ impl OpenDatabase {
     pub fn open(config: &Config, clock: &Clock) -> Result<Self, StartError> {
         let attempt = Attempt::new(config, clock);
         let lock = attempt.lock_at_once()?;
-        Ok(Self::opened(attempt.run()?, lock, None))
+        let hold = lock.as_ref().map(ServingLock::hold);
+        Ok(Self::opened(attempt.run(hold)?, lock, None))
     }
 
     /// Opens it. One that is down, hangs or is locked is asked again until it answers, and one from which another process
-    /// serves is waited for; an error is none that would pass. Call it inside an actix system.
+    /// serves is waited for; meanwhile both listeners answer that the service waits. An error is none that would pass. Call
+    /// it inside an actix system.
     pub async fn open_patiently(config: &Config, clock: &Clock) -> Result<Self, StartError> {
         let (attempt, random) = (Attempt::new(config, clock), Random::system());
-        let mut lock = attempt.clone().ask_until_answered(&random).await?;
         let mut waiting = None;
+        let mut waits = |reason: String| {
+            let service = match &mut waiting {
+                Some(service) => service,
+                none => none.insert(WaitingService::start(config, clock)?),
+            };
+            WaitingService::waits_for(service, reason);
+            Ok(())
+        };
+        let mut lock = attempt.clone().ask_until_answered(&random, &mut waits).await?;
         if let Some(lock) = &mut lock {
             let mut last = None;
             loop {
@@ -99,28 +124,24 @@ impl OpenDatabase {
                     LockState::HeldBy(holder) => format!("waits for {holder}"),
                     LockState::Unknown(error) => format!("waits for its database: {error}"),
                 };
-                let service = match &mut waiting {
-                    Some(service) => service,
-                    none => {
-                        // A standby that could not take over is found now.
-                        let attempt = attempt.clone();
-                        on_a_thread(move || attempt.check_key_of_other()).await?;
-                        none.insert(WaitingService::start(config, clock)?)
-                    }
-                };
+                if last.is_none() {
+                    // A standby that could not take over is found now.
+                    let attempt = attempt.clone();
+                    on_a_thread(move || attempt.check_key_of_other(), &mut waits).await?;
+                }
                 if last.as_ref() != Some(&reason) {
                     log::info!("the service {reason}");
-                    service.waits_for(reason.clone());
+                    waits(reason.clone())?;
                     last = Some(reason);
                 }
                 lock.changed().await?;
             }
+            if last.is_some() {
+                log::info!("the service takes over");
+                waits("takes over".to_owned())?;
+            }
         }
-        if let Some(service) = &waiting {
-            log::info!("the service takes over");
-            service.waits_for("takes over".to_owned());
-        }
-        let opened = attempt.run_until_answered(&random).await?;
+        let opened = attempt.run_until_answered(lock.as_ref().map(ServingLock::hold), &random, &mut waits).await?;
         let listeners = match waiting {
             Some(waiting) => Some(waiting.end().await),
             None => None,
@@ -144,6 +165,8 @@ impl Attempt {
             // Seals nothing, so its number does not matter.
             sealer: Arc::new(secrets.sealer(0, Random::system())),
             key_lost: secrets.credentials_key_lost,
+            had_key: secrets.credentials_key_previous.is_some(),
+            environment: config.environment,
             clock: clock.clone(),
         }
     }
@@ -170,36 +193,70 @@ impl Attempt {
         }
     }
 
-    fn run(self) -> Result<OpenedOnce, StartError> {
-        let in_use = self.lock_storage()?;
-        if let Database::Sqlite(path) = &self.database
-            && !path.exists()
-            && journal::waiting(&self.data_dir).is_ok_and(|waiting| waiting.is_some())
-        {
-            log::error!(
-                "{} does not exist, though a companion has served from {}: an empty database is made. If that is not \
-                 wanted, stop now, and restore a backup or correct DATABASE_URL",
-                path.display(),
-                self.data_dir.display()
-            );
+    fn run(self, hold: Option<LockHold>) -> Result<OpenedOnce, StartError> {
+        let mut in_use = self.lock_storage()?;
+        let pool = Pool::open_taken(&self.database, in_use.database.as_ref().map(TakenFile::file))?.held_by(hold);
+        if let (Database::Sqlite(path), Some(taken)) = (&self.database, &mut in_use.database) {
+            let noted = taken.note_open(path);
+            noted.map_err(|cause| DbError::Unavailable(format!("{}: {cause}", path.display())))?;
         }
-        let pool = Pool::open(&self.database)?;
         self.check_key(&pool)?;
-        let listed = erasure_list::read(&self.data_dir)
-            .map_err(|cause| StartError::DataDir { directory: self.data_dir.clone(), cause })?;
-        match pool.write_blocking(|db| erasure_list::apply(db, &listed, self.clock.now()))? {
-            0 => {}
-            erased => log::warn!("{erased} users who had erased themselves were in the database again, and are erased"),
+        let in_data_dir = |cause| StartError::DataDir { directory: self.data_dir.clone(), cause };
+        let listed = erasure_list::read(&self.data_dir).map_err(in_data_dir)?;
+        let erased = pool.write_blocking(|db| erasure_list::apply(db, &listed, self.clock.now()))?;
+        if erased.users > 0 {
+            let users = erased.users;
+            log::warn!("{users} users who had erased themselves were in the database again, and are erased");
         }
-        match journal::replay(&self.data_dir, &pool) {
+        match journal::replay(&self.data_dir, &pool, &erased.servers) {
             // Alarms are delivered, and kept in the journal until the database is repaired.
             Err(JournalError::Database(error @ DbError::Damaged(_))) => log::error!("the journal of alarms: {error}"),
             replayed => replayed?,
         }
-        let journal = Journal::open(&self.data_dir).map_err(JournalError::from)?;
         let now = self.clock.now();
+        if pool.read_blocking(encryption_keys::newest)?.is_none() {
+            self.report_first_start();
+        }
         let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &self.fingerprint, now))?;
+        let journal = Journal::open(&self.data_dir).map_err(JournalError::from)?;
+        if let Some(end) = last_run::unclean_end(&self.data_dir).map_err(in_data_dir)? {
+            log::warn!(
+                "the process before this one ended without being stopped (a kill, a crash or a power cut); it was {end}"
+            );
+        }
         Ok(OpenedOnce { pool, journal, key_version, in_use })
+    }
+
+    /// Says that no companion has served from this database. One may have served from another, which is lost, or which the
+    /// settings no longer name.
+    fn report_first_start(&self) {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let database = match &self.database {
+            Database::Sqlite(path) => absolute(path).display().to_string(),
+            Database::Postgres(_) => "of DATABASE_URL".to_owned(),
+        };
+        let data_dir = absolute(&self.data_dir);
+        // The journal is made by the process that serves.
+        let has_served = journal::waiting(&data_dir).is_ok_and(|waiting| waiting.is_some());
+        let sign = match (has_served, self.had_key || self.key_lost) {
+            (true, _) => Some(format!("a companion has served from DATA_DIR {}", data_dir.display())),
+            (false, true) => Some("the settings name an earlier CREDS_ENCRYPTION_KEY, or that it is lost".to_owned()),
+            (false, false) => None,
+        };
+        match sign {
+            Some(sign) => log::error!(
+                "the database {database} is new and empty, and {sign}: users, pairings and alarms of before are not in it. If \
+                 that is not meant, stop the service now, correct DATABASE_URL and DATA_DIR or restore a backup: see \
+                 docs/upgrading.md"
+            ),
+            None if self.environment == Environment::Production => log::warn!(
+                "the database {database} is new and empty: if a companion has served before, its data directory was lost, or \
+                 is another one than DATA_DIR {}; stop the service then, and correct the settings or restore a backup: see \
+                 docs/upgrading.md",
+                data_dir.display()
+            ),
+            None => log::info!("the database {database} is new and empty"),
+        }
     }
 
     /// Takes the data directory and the SQLite file for this process alone: two would write one journal, or answer twice.
@@ -217,11 +274,15 @@ impl Attempt {
                 let unavailable = |cause: io::Error| DbError::Unavailable(format!("{}: {cause}", path.display()));
                 let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
                 directory.map_or(Ok(()), config::create_private_dir).map_err(unavailable)?;
-                let taken = database_file::take(path).map_err(unavailable)?;
+                refuse_lost(&self.database, &self.data_dir)?;
+                if !path.exists() {
+                    engine::create_private_file(path).map_err(unavailable)?;
+                }
+                let taken = TakenFile::take(path).map_err(unavailable)?;
                 Some(taken.ok_or_else(|| StartError::DatabaseInUse(path.clone()))?)
             }
         };
-        Ok(InUse { _data_dir: data_dir, _database: database })
+        Ok(InUse { _data_dir: data_dir, database })
     }
 
     /// Fails if the keys open nothing of what is stored.
@@ -250,40 +311,64 @@ impl Attempt {
         }
     }
 
-    async fn ask_until_answered(self, random: &Random) -> Result<Option<ServingLock>, StartError> {
-        until_answered(random, || {
-            on_a_thread({
-                let attempt = self.clone();
-                move || attempt.ask()
-            })
-        })
-        .await
+    async fn ask_until_answered(
+        self,
+        random: &Random,
+        waits: impl FnMut(String) -> Result<(), StartError>,
+    ) -> Result<Option<ServingLock>, StartError> {
+        until_answered(random, move || self.ask(), waits).await
     }
 
-    async fn run_until_answered(self, random: &Random) -> Result<OpenedOnce, StartError> {
-        until_answered(random, || {
-            on_a_thread({
-                let attempt = self.clone();
-                move || attempt.run()
-            })
-        })
-        .await
+    async fn run_until_answered(
+        self,
+        hold: Option<LockHold>,
+        random: &Random,
+        waits: impl FnMut(String) -> Result<(), StartError>,
+    ) -> Result<OpenedOnce, StartError> {
+        until_answered(random, move || self.clone().run(hold.clone()), waits).await
     }
 }
 
-/// Tries again while what fails passes.
-async fn until_answered<T>(
+/// Fails if the SQLite file of a data directory from which a companion has served is not there: an empty one in its place
+/// would look as if all users were gone.
+pub fn refuse_lost(database: &Database, data_dir: &Path) -> Result<(), StartError> {
+    let Database::Sqlite(path) = database else { return Ok(()) };
+    // SQLite makes it empty, and then fills it.
+    let is_there = fs::metadata(path).is_ok_and(|file| file.len() > 0);
+    let has_served = || journal::waiting(data_dir).is_ok_and(|waiting| waiting.is_some());
+    if is_there || !has_served() {
+        return Ok(());
+    }
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    Err(StartError::DatabaseLost { path: absolute(path), data_dir: absolute(data_dir) })
+}
+
+/// Tries again while what fails passes, and reports what it waits for.
+async fn until_answered<T: Send + 'static>(
     random: &Random,
-    mut attempt: impl AsyncFnMut() -> Result<T, StartError>,
+    attempt: impl Fn() -> Result<T, StartError> + Clone + Send + 'static,
+    mut waits: impl FnMut(String) -> Result<(), StartError>,
 ) -> Result<T, StartError> {
     let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_PAUSE);
+    let mut last_line: Option<(Instant, String)> = None;
     loop {
-        let error = match attempt().await {
+        let error = match on_a_thread(attempt.clone(), &mut waits).await {
             Err(error) if passes(&error) => error,
             ended => return ended,
         };
         let pause = backoff.after(Duration::ZERO, Duration::ZERO, random.byte());
-        log::warn!("the service waits for its database, which is asked again in {} ms: {error}", pause.as_millis());
+        let text = engine::with_advice(&error);
+        // The same words once a minute.
+        let is_known = |(at, known): &(Instant, String)| at.elapsed() < SAID_EVERY && *known == text;
+        if !last_line.as_ref().is_some_and(is_known) {
+            log::warn!("the service waits for its database, and asks it again until it answers: {text}");
+            last_line = Some((Instant::now(), text));
+        }
+        waits(match error {
+            StartError::EndsStill(_) => "waits for another process to end".to_owned(),
+            // Its words may name hosts and users.
+            _ => "waits for its database, which does not answer well; see the log".to_owned(),
+        })?;
         sleep(pause).await;
     }
 }
@@ -291,6 +376,7 @@ async fn until_answered<T>(
 #[allow(clippy::disallowed_methods, reason = "nothing runs yet whose thread it could be, and it may hang")]
 async fn on_a_thread<T: Send + 'static>(
     attempt: impl FnOnce() -> Result<T, StartError> + Send + 'static,
+    mut waits: impl FnMut(String) -> Result<(), StartError>,
 ) -> Result<T, StartError> {
     let (done, mut opened) = oneshot::channel();
     // The receiver may be gone.
@@ -299,14 +385,17 @@ async fn on_a_thread<T: Send + 'static>(
         match timeout(REPORTED_AFTER, &mut opened).await {
             Ok(Ok(opened)) => return opened,
             Ok(Err(_)) => return Err(StartError::Database(DbError::Panicked)),
-            Err(_) => log::warn!("the service waits for its database, which has not answered yet"),
+            Err(_) => {
+                log::warn!("the service waits for its database, which has not answered yet");
+                waits("waits for its database, which has not answered yet".to_owned())?;
+            }
         }
     }
 }
 
 fn passes(error: &StartError) -> bool {
     match error {
-        StartError::Database(error) => engine::is_not_there_yet(error),
+        StartError::Database(error) => engine::is_retryable_at_start(error),
         // The database is there, and takes nothing now.
         StartError::Journal(JournalError::Database(error)) => matches!(error, DbError::Unavailable(_)),
         // The process whose lock this one has got is about to end.
@@ -333,6 +422,8 @@ mod tests {
             fingerprint: key.fingerprint(),
             sealer: Arc::new(Sealer::new(&key, None, 0, Random::seeded(1))),
             key_lost: false,
+            had_key: false,
+            environment: Environment::Development,
             clock: Clock::system(),
         }
     }
@@ -354,17 +445,20 @@ mod tests {
         });
         begun.await.unwrap();
         assert!(
-            on_a_thread({
-                let attempt = attempt.clone();
-                move || attempt.run()
-            })
+            on_a_thread(
+                {
+                    let attempt = attempt.clone();
+                    move || attempt.run(None)
+                },
+                |_| Ok(())
+            )
             .await
             .is_err_and(|error| passes(&error)),
             "the lock is held"
         );
         drop(release);
         locked.join().unwrap().unwrap();
-        let opened = attempt.run_until_answered(&Random::seeded(1)).await.unwrap();
+        let opened = attempt.run_until_answered(None, &Random::seeded(1), |_| Ok(())).await.unwrap();
         assert_eq!(opened.pool.read_blocking(|db| incidents::list(db, &"one".into(), None, 1)).unwrap(), []);
     }
 
@@ -372,11 +466,11 @@ mod tests {
     fn a_data_directory_is_for_one_process() {
         let directory = tempfile::tempdir().unwrap();
         let attempt = attempt(Database::Sqlite(directory.path().join("test.db")), &directory);
-        let first = attempt.clone().run().unwrap();
-        let second = attempt.clone().run().err().expect("it is in use");
+        let first = attempt.clone().run(None).unwrap();
+        let second = attempt.clone().run(None).err().expect("it is in use");
         assert!(matches!(second, StartError::InUse(_)), "{second}");
         drop(first);
-        attempt.run().unwrap();
+        attempt.run(None).unwrap();
     }
 
     #[tokio::test]
@@ -386,9 +480,9 @@ mod tests {
         let relay = testing::FreezingRelay::before(&postgres);
         relay.freeze(true);
         let frozen = attempt(relay.database(), &directory);
-        let error = on_a_thread(move || frozen.run()).await.err().expect("it hangs");
+        let error = on_a_thread(move || frozen.run(None), |_| Ok(())).await.err().expect("it hangs");
         assert!(passes(&error), "{error}");
         relay.freeze(false);
-        attempt(relay.database(), &directory).run_until_answered(&Random::seeded(1)).await.unwrap();
+        attempt(relay.database(), &directory).run_until_answered(None, &Random::seeded(1), |_| Ok(())).await.unwrap();
     }
 }

@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(600);
 
 /// Says which addresses are the service's own, as long as it runs: where it listens, and where its public URLs lead.
 pub async fn watch(context: web::Data<ApiContext>, listening: [SocketAddr; 2]) {
-    let urls = &context.urls;
+    let urls = &context.settings.urls;
     let names = Names::system();
     let mut known = Vec::new();
     let mut ticks = interval(LOOK_EVERY);
@@ -41,6 +41,6 @@ pub async fn watch(context: web::Data<ApiContext>, listening: [SocketAddr; 2]) {
         own.sort_unstable();
         own.dedup();
         known.clone_from(&own);
-        context.outbound.set_own(own);
+        context.limits.outbound.set_own(own);
     }
 }
