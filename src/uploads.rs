@@ -16,7 +16,7 @@ use secrecy::ExposeSecret as _;
 use tokio::time::timeout;
 
 use crate::{
-    config::{ImageBucket, ImageStorage, create_private_dir},
+    config::{ImageBucket, ImageStorage, create_private_dir, is_writable},
     domain::image_name::ImageName,
     net::neighbour::{Neighbour, RequestOutcome},
 };
@@ -46,6 +46,8 @@ pub enum ImageStoreError {
 #[derive(Clone)]
 pub struct ImageStore {
     objects: Arc<dyn ObjectStore>,
+    /// If it is one.
+    directory: Option<PathBuf>,
 }
 
 /// An image that is kept.
@@ -67,7 +69,21 @@ impl ImageStore {
             }
             ImageStorage::S3(bucket) => Arc::new(s3(bucket, http)?),
         };
-        Ok(Self { objects })
+        let directory = match storage {
+            ImageStorage::Directory(directory) => Some(directory.clone()),
+            ImageStorage::S3(_) => None,
+        };
+        Ok(Self { objects, directory })
+    }
+
+    /// Reason for which its directory takes no files, if it is one and takes none. Changes nothing. Blocks.
+    pub fn fault(&self) -> Option<String> {
+        Self::fault_of(self.directory.as_ref()?)
+    }
+
+    /// The same for a directory of the settings.
+    pub fn fault_of(directory: &std::path::Path) -> Option<String> {
+        is_writable(&directory.join(PREFIX)).err()
     }
 
     /// Keeps an image. One of this name has these bytes.
@@ -221,5 +237,10 @@ mod tests {
             }
             assert_eq!(read(&store, &name).await, None);
         }
+        assert_eq!(store.fault(), None);
+        let images = directory.path().join("new/images");
+        std::fs::remove_dir_all(&images).unwrap();
+        std::fs::write(&images, "").unwrap();
+        assert!(store.fault().is_some_and(|fault| fault.contains("which is no directory")), "{:?}", store.fault());
     }
 }

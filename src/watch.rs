@@ -182,6 +182,7 @@ impl Watcher {
                     count("mapNotes"),
                     state["server"]["connection"].as_str().unwrap_or("?")
                 );
+                open_incidents(&state).iter().for_each(|line| println!("{line}"));
                 self.states.insert(server.to_owned(), (Position { epoch, seq }, state));
             }
             "patch" => {
@@ -216,6 +217,17 @@ impl Watcher {
     }
 }
 
+/// A line for each incident of the state that has not ended.
+fn open_incidents(state: &Value) -> Vec<String> {
+    let raids = state["raids"].as_object().into_iter().flat_map(|raids| raids.values());
+    let open = raids.filter(|raid| raid["endedAt"].is_null());
+    let line = |raid: &Value| {
+        let (name, place, first) = (text_of(&raid["alarmName"]), text_of(&raid["grid"]), text_of(&raid["firstAt"]));
+        format!("RAID      {name} in {place} (count {}) since {first}", raid["count"])
+    };
+    open.map(line).collect()
+}
+
 fn has_value(state: &Value, device: &str) -> bool {
     state["devices"].get(device).is_some_and(|device| !device["value"].is_null())
 }
@@ -231,4 +243,18 @@ fn name(operation: &json_patch::PatchOperation) -> &'static str {
 
 fn text_of(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incidents_that_have_not_ended_are_shown() {
+        let raid =
+            |ended: Value| json!({ "alarmName": "Gate", "grid": "H5", "firstAt": "t", "count": 2, "endedAt": ended });
+        let state = json!({ "raids": { "a": raid(Value::Null), "b": raid(json!("t")) } });
+        assert_eq!(open_incidents(&state), ["RAID      Gate in H5 (count 2) since t"]);
+        assert!(open_incidents(&json!({})).is_empty());
+    }
 }

@@ -4,8 +4,8 @@ use std::{io, net::SocketAddr, path::PathBuf};
 
 use crate::{
     db::{
-        engine::{error::DbError, serving_lock::LockHolder},
-        journal::JournalError,
+        engine::{error::DbError, lock_holder::LockHolder},
+        journal::{JOURNAL, JournalError},
     },
     uploads::ImageStoreError,
 };
@@ -19,8 +19,14 @@ pub enum StartError {
     Journal(#[from] JournalError),
     #[error("DATA_DIR {}: another companion serves from it", .0.display())]
     InUse(PathBuf),
-    #[error("{}: another companion serves from this database, with another DATA_DIR", .0.display())]
+    #[error("{}: another companion serves from this database", .0.display())]
     DatabaseInUse(PathBuf),
+    #[error(
+        "{} does not exist or is empty, and a companion has served from DATA_DIR {}: restore a backup, see \
+         docs/upgrading.md, or correct DATABASE_URL or DATA_DIR. To begin with an empty database, move {} out of DATA_DIR",
+        path.display(), data_dir.display(), JOURNAL
+    )]
+    DatabaseLost { path: PathBuf, data_dir: PathBuf },
     /// On PostgreSQL, whose lock says that no other one serves from the database.
     #[error("DATA_DIR {}: another companion has not ended yet, or serves from another database", .0.display())]
     EndsStill(PathBuf),

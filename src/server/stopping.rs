@@ -73,9 +73,9 @@ impl Stopping {
 
     /// Waits until everything is stored that came before.
     pub async fn keep_all(&self) {
-        let RelayContext { journal, facts, .. } = &*self.kept;
+        let RelayContext { journal, write_behind, .. } = &*self.kept;
         if let (false, ()) =
-            tokio::join!(journal.unsaved_alarms.keep_all(STORED_WITHIN, KEPT_WITHIN), facts.flush(KEPT_WITHIN))
+            tokio::join!(journal.unsaved_alarms.keep_all(STORED_WITHIN, KEPT_WITHIN), write_behind.flush(KEPT_WITHIN))
         {
             log::error!("neither the database nor the journal took the last alarms");
         }

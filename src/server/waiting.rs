@@ -1,5 +1,5 @@
-//! Answers of a process while another one serves from its database: it lives, is not ready, and waits for that one.
-//! The addresses are bound meanwhile, so that clients that connect during the takeover wait and are not refused.
+//! Answers of a process that waits for its database, or for another one that serves from it: it lives, is not ready, and
+//! waits. The addresses are bound meanwhile, so that clients that connect during the takeover wait and are not refused.
 
 use std::{
     io,
@@ -8,16 +8,18 @@ use std::{
 };
 
 use actix_web::{
-    App, HttpResponse, HttpServer,
+    App, HttpRequest, HttpResponse, HttpServer,
     dev::ServerHandle,
     http::{KeepAlive, StatusCode, header},
     rt, web,
 };
+use maud::html;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{listeners::Listeners, start_error::StartError};
 use crate::{
+    api::answer::page,
     clock::Clock,
     config::{BaseUrl, Config},
     crypto::random::Random,
@@ -28,6 +30,8 @@ use crate::{
 const CONNECTIONS: usize = 256;
 /// Seconds after which a refused client may come again.
 const RETRY_AFTER: u64 = 1;
+/// Seconds after which a page loads itself again.
+const RENEWED_AFTER: u64 = 5;
 
 /// The listeners of a process that waits, and their answers.
 pub struct WaitingService {
@@ -118,8 +122,29 @@ async fn metrics() -> HttpResponse {
     HttpResponse::Ok().content_type("text/plain; version=0.0.4").body("companion_serving 0\n")
 }
 
-async fn unavailable(answers: web::Data<WaitingAnswers>) -> HttpResponse {
-    answers.refusal(&problem::UNAVAILABLE)
+async fn unavailable(req: HttpRequest, answers: web::Data<WaitingAnswers>) -> HttpResponse {
+    match page::is_wanted(req.headers().get(header::ACCEPT)) {
+        true => notice(),
+        false => answers.refusal(&problem::UNAVAILABLE),
+    }
+}
+
+/// For a person, who is not concerned with the reason.
+fn notice() -> HttpResponse {
+    let content = html! {
+        p { "The operator is starting or repairing this service; there is nothing for you to do." }
+        p { "This page tries again by itself." }
+    };
+    let again = [("Try again now", String::new())];
+    let page = page::notice("Not there yet", &content, &again, &html! { "503" });
+    let mut answer = page::answer(page);
+    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let headers = answer.headers_mut();
+    for (name, seconds) in [(header::RETRY_AFTER, RETRY_AFTER), (header::REFRESH, RENEWED_AFTER)] {
+        headers.insert(name, seconds.into());
+    }
+    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+    answer
 }
 
 impl WaitingAnswers {
@@ -131,7 +156,7 @@ impl WaitingAnswers {
             "type": self.base.at(&code.path()),
             "title": code.title,
             "status": status.as_u16(),
-            "detail": "Another process serves; see `errors`.",
+            "detail": "This process does not serve yet; see `errors`.",
             "code": code.code,
             "requestId": self.random.id::<String>(self.clock.now()),
             "errors": [{ "path": "service", "message": reason }],
@@ -141,5 +166,23 @@ impl WaitingAnswers {
             .insert_header((header::RETRY_AFTER, RETRY_AFTER))
             .content_type("application/problem+json")
             .body(body.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::body;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_person_reads_that_there_is_nothing_to_do_and_the_page_comes_back_by_itself() {
+        let answer = notice();
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        for name in [header::REFRESH, header::RETRY_AFTER] {
+            assert!(answer.headers().contains_key(&name), "{name}");
+        }
+        let bytes = body::to_bytes(answer.into_body()).await.unwrap_or_default();
+        assert!(String::from_utf8_lossy(&bytes).contains("there is nothing for you to do"));
     }
 }

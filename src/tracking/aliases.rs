@@ -21,7 +21,7 @@ use crate::{
     domain::{
         ids::{ServerId, UserId},
         player_name::NameKey,
-        time::Timestamp,
+        time::{self, Timestamp},
     },
     panics::{self, Part},
     tracking::context::TrackingContext,
@@ -75,6 +75,7 @@ pub struct NamedPlayer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownName {
     pub name: String,
+    #[serde(serialize_with = "time::exact_option")]
     pub last_seen: Option<Timestamp>,
 }
 
@@ -103,7 +104,7 @@ pub struct AliasFinder {
 }
 
 impl AliasFinder {
-    pub fn new(context: Arc<TrackingContext>) -> Rc<Self> {
+    pub(crate) fn new(context: Arc<TrackingContext>) -> Rc<Self> {
         Rc::new(Self { context, flights: RefCell::default() })
     }
 
@@ -218,13 +219,13 @@ mod tests {
         FoundPlayer {
             id: id.into(),
             name: name.into(),
-            updated_at: chrono::DateTime::from_timestamp(updated, 0),
+            updated_at: Timestamp::from_timestamp(updated, 0),
             names: names.iter().map(|name| SeenName { name: (*name).into(), last_seen: None }).collect(),
         }
     }
 
     #[test]
-    fn several_players_with_a_name_are_all_told_and_similar_names_are_not() {
+    fn several_players_with_a_name_are_all_listed_and_similar_names_are_not() {
         let found = vec![
             player("similar", "Vexing", &["Vexing"], 9),
             player("once", "Ada", &["Ada", "VEX"], 8),
@@ -239,8 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn that_there_is_nobody_is_believed_for_a_shorter_time() {
-        let at = |minutes: i64| chrono::DateTime::from_timestamp(minutes * 60, 0).unwrap();
+    fn an_empty_answer_is_believed_for_a_shorter_time() {
+        let at = |minutes: i64| Timestamp::from_timestamp(minutes * 60, 0).unwrap();
         let nobody = Aliases { known: KnownNames::default(), as_of: at(0), stale: false };
         assert!(is_fresh(&nobody, at(14)) && !is_fresh(&nobody, at(15)));
         let players = choose("Vex", &NameKey::of("Vex").unwrap(), vec![player("1", "Vex", &[], 0)]);

@@ -42,6 +42,7 @@ impl TrackingContext {
         paid
     }
 
+    /// The budget of questions, locked.
     pub fn budget(&self) -> MutexGuard<'_, FairBudget> {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }

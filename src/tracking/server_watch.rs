@@ -26,7 +26,7 @@ use crate::{
         player_name::{NameKey, hides_names},
         player_session::{PlayerTransition, look},
         server_match::{PairedPlace, ServerMatch, best_match},
-        time::{self, Timestamp},
+        time::Timestamp,
         world_event::{EventKind, WorldEvent},
     },
     panics::{self, Part},
@@ -194,7 +194,7 @@ fn interest(db: &mut Db, place: &GamePlace, servers: BTreeSet<ServerId>) -> Resu
             Ok(paired) => Some(paired),
             Err(DbError::NotFound) => None,
             // The others go on.
-            Err(error @ DbError::Malformed) => {
+            Err(error @ DbError::Malformed(_)) => {
                 log::error!(server = server.as_str(); "its players are not looked for: {error}");
                 continue;
             }
@@ -263,7 +263,7 @@ fn store_look(
     let mut news = Vec::new();
     for server in servers {
         let players = match tracked_players::list(db, server) {
-            Err(error @ DbError::Malformed) => {
+            Err(error @ DbError::Malformed(_)) => {
                 log::error!(server = server.as_str(); "its tracked players cannot be read: {error}");
                 continue;
             }
@@ -293,7 +293,7 @@ fn event(player: &TrackedPlayer, news: PlayerTransition, now: Timestamp) -> Worl
     data.insert("name".to_owned(), json!(player.tracker_name));
     data.insert("tag".to_owned(), json!(player.tag));
     if let (PlayerTransition::WentOffline, Some(seen)) = (news, player.last_seen_at) {
-        data.insert("lastSeenAt".to_owned(), json!(time::to_wire(seen)));
+        data.insert("lastSeenAt".to_owned(), json!(seen.to_wire()));
     }
     let title = format!("{} {what}", player.tracker_name);
     WorldEvent { kind, action, grid: String::new(), x: None, y: None, ts: now, title, data }
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pairing_that_moved_or_tracks_nobody_needs_the_place_no_longer() {
+    fn a_pairing_that_moved_or_tracks_no_player_needs_the_place_no_longer() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
             testing::user(pool, "other");

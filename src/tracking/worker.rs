@@ -19,7 +19,9 @@ use tokio::time::sleep;
 use crate::{
     db::{
         engine::{error::DbError, pool::Db, start::read_until_answered},
-        paired_servers, player_stats_spending, tracked_players,
+        paired_servers, player_stats_spending,
+        query_failures::log_failure,
+        tracked_players,
     },
     domain::ids::ServerId,
     panics::{self, Part},
@@ -90,7 +92,7 @@ fn tracked_place(db: &mut Db, server: &ServerId) -> Result<Option<GamePlace>, Db
         Ok(paired) => Ok(Some(GamePlace { address: paired.address, port: paired.port })),
         Err(DbError::NotFound) => Ok(None),
         // The others go on.
-        Err(error @ DbError::Malformed) => {
+        Err(error @ DbError::Malformed(_)) => {
             log::error!(server = server.as_str(); "its players are not looked for: {error}");
             Ok(None)
         }
@@ -131,7 +133,7 @@ impl TrackingWorker {
             }
             // If this fails, it is stored with what is spent next.
             if let Err(error) = context.pool.write(move |db| player_stats_spending::put(db, day, &changes)).await {
-                log::warn!("what was spent at the player-statistics service was not stored: {error}");
+                log_failure("what was spent at the player-statistics service was not stored", &error);
             }
         }
     }
