@@ -319,6 +319,7 @@ fn simulate(directory: &Path, ca_file: &str) -> (Child, Value) {
             "--player-stats-port=0",
             "--payments-port=0",
             "--chat-port=0",
+            "--registration-port=0",
             "--data-dir=kept",
         ])
         .arg(format!("--ca-file={ca_file}"))

@@ -36,7 +36,7 @@ use companion::{
     },
     relay::{
         self,
-        shared::{context::RelayContext, fact_sink::FactSink},
+        shared::{context::RelayContext, write_behind::WriteBehind},
     },
     simulator::push_service::{PushService, PushServiceFaults, PushedServer},
     vault::Vault,
@@ -107,13 +107,14 @@ impl Beside {
         let outbound = Arc::new(Outbound::new(clock.clone(), true));
         let context = RelayContext {
             markets: Default::default(),
-            facts: FactSink::start(pool.clone(), random.clone()),
+            write_behind: WriteBehind::start(pool.clone(), random.clone()),
             clock: clock.clone(),
             random: random.clone(),
             network: network.clone(),
             pool: pool.clone(),
             vault: vault.clone(),
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Subscribed, allow_private_servers: true },
+            teams: Default::default(),
             budgets: Default::default(),
             outbound: outbound.clone(),
             connect_pacer: Default::default(),
@@ -170,7 +171,7 @@ fn sessions_start_once_the_database_answers() {
 }
 
 #[test]
-fn a_session_that_panics_is_started_anew() {
+fn a_session_that_panics_is_started_again() {
     simulated(async {
         let beside = Beside::start(0, 1, None);
         sleep(Duration::from_millis(100)).await;

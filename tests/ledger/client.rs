@@ -1,6 +1,9 @@
 //! A client of the relay that watches the server, obeys orders, and remembers what it received.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use chrono::Utc;
 use companion::domain::{ids::ServerId, time::Timestamp};
@@ -31,6 +34,8 @@ pub enum Order {
 pub struct Received {
     /// (incident, update).
     pub raids: Vec<(String, bool)>,
+    /// Incidents that a state had: when many wait, a patch that shows them goes ahead of their messages.
+    pub shown: BTreeSet<String>,
     /// When it was subscribed and reading, from and to; the last one may go on.
     pub watched: Vec<(Timestamp, Option<Timestamp>)>,
     pub state: Option<Value>,
@@ -115,7 +120,7 @@ impl Dashboard {
                 self.watch(socket).await;
                 self.note(|received| {
                     if let Some((_, end @ None)) = received.watched.last_mut() {
-                        *end = Some(Utc::now());
+                        *end = Some(Utc::now().into());
                     }
                     received.state = None;
                 });
@@ -168,7 +173,7 @@ impl Dashboard {
                     }
                     Some(Order::Stall) => {
                         self.note(|received| if let Some((_, end @ None)) = received.watched.last_mut() {
-                            *end = Some(Utc::now());
+                            *end = Some(Utc::now().into());
                         });
                         // Any order but to read on ends the socket.
                         if !matches!(self.orders.recv().await, Some(Order::Resume)) {
@@ -186,7 +191,7 @@ impl Dashboard {
         self.note(|received| match message["type"].as_str() {
             Some("snapshot") => {
                 if received.watched.last().is_none_or(|(_, end)| end.is_some()) {
-                    received.watched.push((Utc::now(), None));
+                    received.watched.push((Utc::now().into(), None));
                 }
                 received.state = Some(message["state"].clone());
             }
@@ -210,6 +215,10 @@ impl Dashboard {
             Some("pong") => received.synced += 1,
             Some("error") => received.faults.push(format!("an error: {message}")),
             _ => {}
+        });
+        self.note(|received| {
+            let shown = received.state.as_ref().and_then(|state| state["raids"].as_object());
+            received.shown.extend(shown.into_iter().flat_map(|raids| raids.keys().cloned()));
         });
     }
 }

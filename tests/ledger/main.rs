@@ -1,6 +1,6 @@
 //! No alarm is lost and none is announced twice: the real binary is killed again and again, while alarms come by push
 //! and link, twice and late, and sockets open, close and stop reading. In the end the ledger and what the clients
-//! received must agree.
+//! received must agree, and every message by a channel must have ended.
 //!
 //! `cargo test --test ledger -- --alarms 10000 --seed 7`; the seed decides all that is done to the service.
 
@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+mod channels;
 mod client;
 #[path = "../crash/mod.rs"]
 mod crash;
@@ -103,5 +104,10 @@ async fn run(options: &Options) -> Vec<String> {
         heard("delivered_later"),
         heard("unheard"),
     );
-    verdict::judge(&trial, &rows, &incidents)
+    let (messages, attempts, again) = channels::figures(&trial.pool, &trial.receiver);
+    println!("{messages} messages by channels in {attempts} attempts, {again} of them more than once");
+    let known: Vec<String> = incidents.iter().map(|incident| incident.id.clone()).collect();
+    let mut broken = verdict::judge(&trial, &rows, &incidents);
+    broken.extend(channels::judge(&trial.pool, &trial.user, &trial.receiver, &known));
+    broken
 }

@@ -13,7 +13,7 @@ use companion::{
     clock::Clock,
     db::{engine::pool::Pool, paired_servers, smart_devices},
     demo,
-    domain::time::Timestamp,
+    domain::{ids::UserId, time::Timestamp},
     simulator::{
         game_server::{GameServer, GameServerOptions, Limits},
         push_service::{DEMO_ANDROID_ID as ACCOUNT, DEMO_SECURITY_TOKEN, PushService, PushedServer},
@@ -29,6 +29,7 @@ use tokio::{
 
 use crate::{
     PATIENCE,
+    channels::{self, Receiver},
     client::{Client, Order, Received},
     crash::{Addresses, Installation, Seeded, Service, binary},
     verdict::unfinished,
@@ -61,6 +62,8 @@ pub struct Trial {
     random: Seeded,
     installation: Installation,
     pub pool: Pool,
+    pub user: UserId,
+    pub receiver: Receiver,
     game: GameServer,
     pub pushes: Arc<PushService>,
     as_pushed: PushedServer,
@@ -87,7 +90,7 @@ impl Trial {
     /// A service with a paired server and its alarms, which all clients watch.
     pub async fn start(seed: u64) -> Self {
         let (owner, name) = TEAM[0];
-        let mut world = SimulatedWorld::new(seed, Utc::now());
+        let mut world = SimulatedWorld::new(seed, Utc::now().into());
         for id in FIRST_ALARM..FIRST_ALARM + ALARM_DEVICES {
             let device = SimulatedDevice::Alarm { on: false, subscribers: BTreeSet::from([owner]) };
             world.add_device(id, &alarm_name(id), device);
@@ -107,12 +110,15 @@ impl Trial {
                 format!("--push-address={}", pushes.addr()),
                 format!("--extra-ca-file={}", ca.display()),
                 "--allow-private-game-servers=true".to_owned(),
+                "--allow-private-channel-targets=true".to_owned(),
             ]
         });
+        let receiver = Receiver::start();
         let (user, cookie) = installation.fill(async |context| {
             let user = demo::user::sign_in(context, owner, name).await.unwrap();
             let phone = (ACCOUNT, DEMO_SECURITY_TOKEN);
             demo::user::upload_push_credential(context, &user.id, owner, phone).await.unwrap();
+            receiver.add_channels(context, &user.id).await;
             (user.id, user.cookie)
         });
         let pool = Pool::open(&installation.database()).unwrap();
@@ -124,6 +130,7 @@ impl Trial {
         let paired = timeout(PATIENCE, pushes.until(|pushes| pushes.unacknowledged(ACCOUNT) == 0)).await;
         paired.expect("the pairings arrive");
         let server = pool.read_blocking(|db| Ok(paired_servers::list_for(db, &user)?.remove(0).id)).unwrap();
+        channels::send_once(&pool, &server, &user);
         let known = pool.read_blocking(|db| smart_devices::list(db, &server)).unwrap();
         assert_eq!(known.len(), devices.len(), "all alarms are paired");
 
@@ -142,6 +149,8 @@ impl Trial {
             random: Seeded(seed),
             installation,
             pool,
+            user,
+            receiver,
             game,
             pushes,
             as_pushed,
@@ -235,7 +244,7 @@ impl Trial {
         if pushed == 1 {
             self.push_titled(alarm_name(alarm));
         }
-        let from = Utc::now();
+        let from = Utc::now().into();
         self.fire(alarm);
         if pushed == 2 {
             self.push_titled(alarm_name(alarm));
@@ -255,7 +264,7 @@ impl Trial {
             self.push();
         }
         self.drained(0).await;
-        let to = Utc::now();
+        let to = Utc::now().into();
         self.triggers.extend(self.unsure.drain(..).map(|(alarm, from)| Trigger { alarm, from, to }));
     }
 
@@ -316,7 +325,7 @@ impl Trial {
         self.linked().await;
         let lock = self.installation.lock_database();
         self.freezes += 1;
-        let (alarm, from) = (self.next_alarm(), Utc::now());
+        let (alarm, from) = (self.next_alarm(), Utc::now().into());
         self.fire(alarm);
         self.burst(4);
         let id = json!(alarm.to_string());
@@ -330,7 +339,7 @@ impl Trial {
             raids.is_some_and(|raids| raids.values().any(is_of_link))
         };
         self.steady[0].until("raid while the database is frozen", is_shown).await;
-        self.triggers.push(Trigger { alarm, from, to: Utc::now() });
+        self.triggers.push(Trigger { alarm, from, to: Utc::now().into() });
         self.game.world(|world| world.release_alarm(alarm));
         if self.random.below(2) == 0 {
             self.end_life().await;
@@ -415,12 +424,13 @@ impl Trial {
         // The database does not report its changes.
         let mut looks = interval(Duration::from_millis(20));
         let finished = async {
-            while unfinished(&self.pool) > 0 {
+            while unfinished(&self.pool) + channels::waiting(&self.pool) > 0 {
                 looks.tick().await;
             }
         };
         if timeout(PATIENCE, finished).await.is_err() {
-            println!("{} alarms stay unfinished", unfinished(&self.pool));
+            let (alarms, messages) = (unfinished(&self.pool), channels::waiting(&self.pool));
+            println!("{alarms} alarms stay unfinished, and {messages} messages and steps of channels");
         }
         for client in &self.steady {
             client.order(Order::Sync);

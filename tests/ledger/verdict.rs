@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use companion::db::{engine::pool::Pool, schema};
+use companion::{
+    db::{engine::pool::Pool, schema},
+    domain::time::Timestamp,
+};
 use diesel::prelude::*;
 
 use crate::trial::{QUIET, Trial, Trigger};
@@ -14,21 +17,21 @@ pub struct Row {
     title: String,
     pub state: String,
     incident: Option<String>,
-    received_at: chrono::NaiveDateTime,
-    finished_at: Option<chrono::NaiveDateTime>,
+    received_at: Timestamp,
+    finished_at: Option<Timestamp>,
 }
 
 /// An incident of the ledger.
 #[derive(Queryable)]
 pub struct IncidentRow {
-    id: String,
+    pub id: String,
     alarm_id: String,
     paths: String,
-    first_at: chrono::NaiveDateTime,
-    last_at: chrono::NaiveDateTime,
+    first_at: Timestamp,
+    last_at: Timestamp,
     pub state: String,
     sockets: i64,
-    heard_at: Option<chrono::NaiveDateTime>,
+    heard_at: Option<Timestamp>,
 }
 
 /// The incidents of the ledger, oldest first.
@@ -120,14 +123,20 @@ pub fn judge(trial: &Trial, rows: &[Row], incidents: &[IncidentRow]) -> Vec<Stri
             broken.push(format!("{what} was delivered to {} sockets, and no client received it", of_ledger.sockets));
         }
         let Some(heard) = of_ledger.heard_at else { continue };
-        let (from, to) = (row.received_at.and_utc(), heard.and_utc());
+        let (from, to) = (row.received_at, heard);
         // A fickle client may leave before it has read everything.
         for (index, client) in trial.steady.iter().enumerate() {
-            let watched = client.received(|received| {
-                received.watched.iter().any(|(start, end)| *start <= from && end.is_none_or(|end| to <= end))
+            let (watched, shown) = client.received(|received| {
+                let covers =
+                    |(start, end): &(Timestamp, Option<Timestamp>)| *start <= from && end.is_none_or(|end| to <= end);
+                (received.watched.iter().any(covers), received.shown.contains(*incident))
             });
-            if watched && !received_by[index].contains(*incident) {
-                broken.push(format!("{what} was not received by client {index}, which watched all the time"));
+            // A kill may be between the patch that shows many and their messages.
+            if watched && !shown && !received_by[index].contains(*incident) {
+                broken.push(format!(
+                    "{what}, {} by {} sockets at {heard}, was not received by client {index}, which watched all the time",
+                    of_ledger.state, of_ledger.sockets
+                ));
             }
         }
     }
@@ -135,7 +144,7 @@ pub fn judge(trial: &Trial, rows: &[Row], incidents: &[IncidentRow]) -> Vec<Stri
     for Trigger { alarm, from, to } in &trial.triggers {
         // A repeat is counted by its incident, which is stored at most every ten seconds.
         let covers = |row: &&IncidentRow| {
-            let is_open = row.first_at.and_utc() <= *to && *from <= row.last_at.and_utc() + QUIET;
+            let is_open = row.first_at <= *to && *from <= row.last_at + QUIET;
             row.alarm_id == alarm.to_string() && row.paths.contains("link") && is_open
         };
         if !incidents.iter().any(|row| covers(&row)) {

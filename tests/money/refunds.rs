@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
+use companion::domain::time::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ pub struct RefundIntent {
     pub refund: Option<String>,
     /// True if its outcome is unknown.
     pub is_open: bool,
-    first_sent_at: DateTime<Utc>,
+    first_sent_at: Timestamp,
 }
 
 /// The time that the service knows a key: later, the same request is meant once more.

@@ -126,7 +126,7 @@ pub fn serve(mut args: impl Iterator<Item = String>) {
                     let user = demo::user::sign_in(&context, account, "Player").await.expect("a database");
                     json!({ "user": user.id, "cookie": user.cookie })
                 } else {
-                    let billing = context.billing.clone().expect("it sells");
+                    let billing = context.services.billing.clone().expect("it sells");
                     let mut differences = Vec::new();
                     let done = reconcile(&billing, ReconcileMode::Heal, |step| {
                         if let ReconcileStep::Differs { .. } = step {

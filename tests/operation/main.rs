@@ -63,7 +63,7 @@ fn installation(users: u64, flags: &[&str]) -> (Installation, Vec<String>) {
 
 /// A game server whose world does not move.
 async fn still_game() -> GameServer {
-    let world = SimulatedWorld::new(7, chrono::Utc::now());
+    let world = SimulatedWorld::new(7, chrono::Utc::now().into());
     GameServer::start(GameServerOptions { time_scale: 0.0, ..GameServerOptions::new(world) }).await.unwrap()
 }
 

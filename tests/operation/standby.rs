@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::{User, crash::Service, database::Postgres, installation, still_game, until};
+use super::{Installation, User, crash::Service, database::Postgres, installation, still_game, until};
 
 const USERS: u64 = 5;
 
@@ -59,6 +59,19 @@ async fn until_it_waits_for(service: &Service, process: u32) {
         status == 503 && problem["code"] == "not_ready" && reason.starts_with(&words)
     })
     .await;
+}
+
+#[actix_web::test]
+async fn a_start_that_waits_for_its_database_answers_meanwhile() {
+    let flags = ["--database-url=postgres://u@127.0.0.1:1/none", "--push-address=127.0.0.1:9"];
+    let service = Installation::new(|_| flags.map(str::to_owned).to_vec()).start_waiting();
+    until("answer", || async { asked(&service, "/health").await.is_some() }).await;
+    let (status, health) = asked(&service, "/health").await.unwrap();
+    assert_eq!((status, &health["ok"], &health["serving"]), (200, &true.into(), &false.into()), "{health}");
+    let (status, problem) = asked(&service, "/ready").await.unwrap();
+    let reason = problem["errors"][0]["message"].as_str().unwrap_or_default();
+    assert!(status == 503 && reason.starts_with("waits for its database"), "{problem}");
+    assert!(!problem.to_string().contains("127.0.0.1:1"), "{problem}");
 }
 
 #[actix_web::test]

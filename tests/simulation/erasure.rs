@@ -11,7 +11,7 @@ use companion::{
     },
     domain::ids::{SessionId, UserId},
     push::worker::{CredentialChanged, PushWorker, ServersChanged},
-    relay::hub::{AccessChanged, AcknowledgementsErased, Hub, NotesChanged, ServerRemoved, SessionEnded},
+    relay::hub::{AccessChanged, AcknowledgementsErased, Hub, NotesChanged, ServerRemoved, ToConnection, UserErased},
     simulator::world::TEAM,
 };
 use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
@@ -68,20 +68,21 @@ impl Service {
         };
         let (hub, push) = (hub.clone(), push.clone());
         let tell = move |erased: &Option<Erased>| {
-            let Some(Erased { sessions, servers, shared, acknowledged, notes, .. }) = erased else { return };
-            sessions.iter().cloned().for_each(|session| hub.do_send(SessionEnded { session }));
+            let Some(Erased { servers, shared, acknowledged, notes, .. }) = erased else { return };
+            hub.do_send(UserErased { user: id.clone() });
             servers.iter().cloned().for_each(|server| hub.do_send(ServerRemoved { server }));
             for (server, note) in notes.iter().cloned() {
-                hub.do_send(NotesChanged { server, deleted: Some(note) });
+                hub.do_send(ToConnection { server, message: NotesChanged { deleted: Some(note) } });
             }
             shared.iter().cloned().for_each(|server| hub.do_send(AccessChanged { server }));
             for server in acknowledged.iter().cloned() {
-                hub.do_send(AcknowledgementsErased { server, user: id.clone() });
+                let message = AcknowledgementsErased { user: id.clone() };
+                hub.do_send(ToConnection { server, message });
             }
             push.do_send(CredentialChanged { user: id.clone() });
             push.do_send(ServersChanged { user: id });
         };
-        let Ok(Some(erased)) = self.pool.write_and_tell(erase, tell).await else { return false };
+        let Ok(Some(erased)) = self.pool.write_and_notify(erase, tell).await else { return false };
         let mut judge = world.judge.borrow_mut();
         erased.servers.iter().for_each(|server| judge.server_gone(server));
         if let (Some(server), Some(change)) = (shared, change) {
@@ -103,7 +104,7 @@ impl Service {
         };
         let push = push.clone();
         let tell = move |_: &_| push.do_send(CredentialChanged { user: USERS[ERASED].into() });
-        self.pool.write_and_tell(sign_in, tell).await.is_ok()
+        self.pool.write_and_notify(sign_in, tell).await.is_ok()
     }
 }
 

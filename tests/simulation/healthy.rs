@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
+    channels::ReceiverFate,
     oracle,
     random::Stream,
     records::HEALTHY_LINES,
@@ -21,12 +22,15 @@ use crate::{
         LAST_ALARM, LAST_END, MISSED_AFTER, REPLAY_FROM, REPLAY_UNTIL, ROOF_ON, SECOND_HEALTHY_ALARM, SHED_OFF,
         SHED_ON, SLOW_FROM, SLOW_PUSH, SLOW_UNTIL, UNSEEN_ALARM, UNSEEN_FOR,
     },
+    team_commands::{HEALTHY_COMMAND, HEALTHY_LAMP, HEALTHY_TIMER},
     wire::WireKind,
-    world::{Fate, GAMES, JournalFate, PAIRED, ROOF_ALARM, SHED_ALARM, USERS, UserAct, add_alarms},
+    world::{Fate, GAMES, JournalFate, PAIRED, ROOF_ALARM, SHED_ALARM, USERS, UserAct, add_devices},
 };
 
 /// Seeds in a hundred in which the process ends once more, one way or the other.
 const ENDS_ONCE_MORE: u64 = 40;
+/// Seeds in a hundred in which the database is slow while everything is pushed once more.
+const SLOW_REPLAY: u64 = 30;
 
 /// Titles of what is pushed of the alarms at the base and at its wall.
 pub const BASE_NAME: &str = "Base alarm";
@@ -59,6 +63,15 @@ impl Run {
         for game in &self.world.games {
             game.world(|world| HEALTHY_LINES.iter().for_each(|line| world.say(TEAM[1].0, line)));
         }
+        at(HEALTHY_COMMAND).await;
+        // On the first game server the second mate's own link answers, on the other the only one.
+        for (game, mate) in (0..GAMES.len()).zip([1, TEAM.len() - 1]) {
+            self.world.commands.borrow_mut().command(&self.world, game, mate);
+        }
+        at(HEALTHY_TIMER).await;
+        (0..GAMES.len()).for_each(|game| self.world.commands.borrow_mut().timer(&self.world, game, 0));
+        at(HEALTHY_LAMP).await;
+        (0..GAMES.len()).for_each(|game| self.world.commands.borrow().lamp(&self.world, game, 2));
         at(HEALTHY_SAY).await;
         (0..PAIRED.len()).for_each(|paired| self.say_by_api(paired));
         at(HEALTHY_DEATH).await;
@@ -72,8 +85,13 @@ impl Run {
         if !self.world.judge.borrow().records.is_any_erased() {
             self.world.pushes.faults(|faults| faults.replay = true);
             self.world.pushes.drop_connections();
+            // Then no push is stored within the half second for which an alarm waits.
+            if Stream::of(self.world.seed, "slow replay").chance(SLOW_REPLAY) {
+                self.world.fate.set(Fate::Slow(600));
+            }
         }
         at(REPLAY_UNTIL).await;
+        self.world.fate.set(Fate::Run);
         self.world.pushes.faults(|faults| *faults = PushServiceFaults::default());
         at(SHED_ON).await;
         change_all(|world| world.fire_alarm(SHED_ALARM));
@@ -159,6 +177,7 @@ impl Run {
         self.world.next_fate.set(Fate::Run);
         self.world.journal_fate.set(JournalFate::Run);
         self.world.refused.borrow_mut().clear();
+        self.world.receiver.fate.set(ReceiverFate::Run);
         // In half of the seeds only the link says that an alarm went off.
         let are_pushed = Stream::of(self.world.seed, "pushed").chance(50);
         for game in 0..GAMES.len() {
@@ -174,7 +193,7 @@ impl Run {
                     world.release_alarm(alarm);
                     world.add_device(alarm, name, SimulatedDevice::Alarm { on: false, subscribers });
                 }
-                add_alarms(world);
+                add_devices(world);
                 world.respawn(TEAM[1].0);
                 if !world.devices().any(|(id, ..)| id == GATE_SWITCH) {
                     world.add_device(GATE_SWITCH, "Gate", SimulatedDevice::Switch { on: false });
@@ -187,6 +206,7 @@ impl Run {
         let wires = self.world.wires.borrow().clone();
         for wire in wires {
             wire.set_lag((1, 5));
+            wire.cut_after(None);
             if !wire.lossless.get() {
                 wire.stall(false);
                 if are_cut {

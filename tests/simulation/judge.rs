@@ -12,7 +12,7 @@ use companion::{
         engine::pool::Pool,
         schema::{alarms, incidents, merged_incidents, timeline},
     },
-    domain::ids::ServerId,
+    domain::{ids::ServerId, time::Timestamp},
 };
 use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
 use serde_json::Value;
@@ -23,7 +23,7 @@ use crate::{
     guests::Guests,
     oracle::{self, AlarmOracle},
     records::Records,
-    script::LAST_ALARM,
+    script::{LAST_ALARM, REPLAY_FROM, SHED_ON},
     wire::{Wire, WireKind},
     wishes::Wishes,
     world::{self, PAIRED, World, world},
@@ -147,11 +147,16 @@ impl Judge {
                 self.compare(&server, epoch, seq, &before.state);
             }
             (Some("raid"), ..) => {
-                self.oracle.tell(number, message);
+                self.oracle.hear(number, message);
                 self.check_is_wanted(dashboard, message["incident"].as_str().unwrap_or_default());
                 let incident = message["incident"].as_str().unwrap_or_default().to_owned();
                 if message["drill"] != true {
                     self.seen.insert(incident.clone(), server.clone());
+                }
+                // If the clock was set back, a push may seem to have been sent after its server was paired again.
+                let is_replay = !self.set_back && (REPLAY_FROM..SHED_ON).contains(&world().millis());
+                if is_replay && message["update"] == false {
+                    self.broken("resent-rings-nothing", format!("dashboard {number}: {message}"));
                 }
                 if world().millis() >= LAST_ALARM {
                     self.last_alarms.insert((number, server.clone()));
@@ -247,6 +252,8 @@ impl Judge {
         let gone: Vec<String> = self.gone.keys().cloned().collect();
         self.check_gone(pool, &gone);
         self.check_records(world, pool, &watched);
+        self.check_commands(world, pool);
+        self.check_channels(world, pool);
         let raids = oracle::raids(pool);
         for dashboard in dashboards {
             let (known, number) = (dashboard.known.borrow(), dashboard.number);
@@ -286,7 +293,7 @@ impl Judge {
     }
 
     fn check_ledger(&mut self, world: &World, pool: &Pool) {
-        type Row = (String, String, String, Option<String>, Option<chrono::NaiveDateTime>);
+        type Row = (String, String, String, Option<String>, Option<Timestamp>);
         type IncidentRow = (String, String, i64, bool, String, i64);
         let (rows, stored): (Vec<Row>, Vec<IncidentRow>) = pool
             .read_blocking(|db| {

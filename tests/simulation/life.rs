@@ -17,7 +17,9 @@ use companion::{
         paired_servers,
         push_credentials::{self, SealedBundle},
         schema::{alarms, guests, incidents},
-        sessions, users,
+        sessions,
+        smart_devices::{self, DeviceChange},
+        users,
     },
     domain::{
         game_address::GameAddress,
@@ -42,9 +44,9 @@ use companion::{
         client::{admission::Admit, client_socket::ClientSocket, relay_worker::RelayWorker, sockets::Sockets},
         hub::{
             AccessChanged, DevicesChanged, Hub, RelayHealth, SendChat, ServerPaired, ServerRemoved, SessionEnded,
-            StartDrill,
+            StartDrill, ToConnection,
         },
-        shared::{connect_pacer::ConnectPacer, context::RelayContext, fact_sink::FactSink},
+        shared::{connect_pacer::ConnectPacer, context::RelayContext, write_behind::WriteBehind},
     },
     server::stopping::Stopping,
     simulator::{
@@ -60,8 +62,11 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
+    channels,
     random::Stream,
-    world::{GAMES, JournalFate, PAIRED, PHONES, ROOF_ALARM, Request, SHED_ALARM, USERS, UserAct, World, world},
+    world::{
+        GAMES, JournalFate, LAMP_SWITCH, PAIRED, PHONES, ROOF_ALARM, Request, SHED_ALARM, USERS, UserAct, World, world,
+    },
 };
 
 /// The longest time over which sockets are closed when a life ends gracefully, and for all of that.
@@ -77,7 +82,7 @@ pub struct Service {
     pub pool: Pool,
     pub vault: Vault,
     journal: Journal,
-    random: Random,
+    pub random: Random,
 }
 
 impl Service {
@@ -89,7 +94,7 @@ impl Service {
         if world.start_fails.take() {
             fail_to_start(world, &pool);
         }
-        journal::replay(&world.directory, &pool).expect("the journal is stored");
+        journal::replay(&world.directory, &pool, &Default::default()).expect("the journal is stored");
         let journal = Journal::open_simulated(&world.directory).expect("a journal");
         let journal = journal.on_disk(Arc::new(|line: &[u8]| World::journal(line.to_vec()).boxed_local()));
         let sealer = Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()));
@@ -106,7 +111,12 @@ impl Service {
                 sessions::insert(db, &session(user, 0), &(*id).into(), now)?;
                 self.upload(db, user, PHONES[user].1, world)?;
             }
-            (0..PAIRED.len()).try_for_each(|paired| self.pair(db, paired, world).map(drop))
+            (0..PAIRED.len()).try_for_each(|paired| self.pair(db, paired, world).map(drop))?;
+            let first = world.judge.borrow().server(PAIRED[0].0);
+            match first.filter(|_| channels::are_there(world.seed)) {
+                Some(server) => self.add_channels(db, world, &server),
+                None => Ok(()),
+            }
         });
         furnished.expect("a fresh database takes everything");
     }
@@ -137,11 +147,13 @@ impl Service {
         let outbound = Outbound::new(world.clock.clone(), true);
         let outcome = pairings::pair_server(db, &self.vault, &self.random, request, &outbound, world.clock.now())?;
         let outcome = outcome.expect("far below the limits");
-        for entity_id in [BASE_ALARM, WALL_ALARM, ROOF_ALARM, SHED_ALARM, GATE_SWITCH] {
+        for entity_id in [BASE_ALARM, WALL_ALARM, ROOF_ALARM, SHED_ALARM, GATE_SWITCH, LAMP_SWITCH] {
             let device = DeviceRequest { entity_id, kind: None, name: None, label: None };
             let paired = pairings::pair_device(db, &outcome.server.id, device, world.clock.now())?;
             paired.expect("far below the limits");
         }
+        let lamp = DeviceChange { custom_command: Some(Some("lamp".to_owned())), ..DeviceChange::default() };
+        smart_devices::change(db, &outcome.server.id, &LAMP_SWITCH.to_string(), &lamp)?;
         // One that was paired in the game meanwhile has an id of its own.
         world.judge.borrow_mut().name_server(id, outcome.server.id.clone());
         Ok(outcome.changed)
@@ -154,7 +166,7 @@ impl Service {
         let outbound = Arc::new(Outbound::new(world.clock.clone(), true));
         let context = Arc::new(RelayContext {
             markets: Default::default(),
-            facts: FactSink::start(self.pool.clone(), self.random.clone()),
+            write_behind: WriteBehind::start(self.pool.clone(), self.random.clone()),
             clock: world.clock.clone(),
             random: self.random.clone(),
             network: network.clone(),
@@ -162,6 +174,7 @@ impl Service {
             journal: self.journal.clone(),
             vault: self.vault.clone(),
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
+            teams: Default::default(),
             budgets: Budgets::default(),
             outbound: outbound.clone(),
             connect_pacer: ConnectPacer::default(),
@@ -184,6 +197,9 @@ impl Service {
             hub: hub.clone(),
         });
         let push = worker::start(push, vec![Arbiter::current()]);
+        if channels::are_there(world.seed) {
+            actix::spawn(companion::channels::worker::run(Arc::new(self.channels(&world))));
+        }
         let recipient = || hub.clone().recipient();
         let new_worker = |()| {
             RelayWorker::new(
@@ -245,9 +261,9 @@ impl Service {
                     let server = crate::world::world().judge.borrow().server(PAIRED[paired].0);
                     let server = server.expect("it has just been paired");
                     hub.do_send(ServerPaired { server: server.clone(), changed: *changed });
-                    hub.do_send(DevicesChanged { server });
+                    hub.do_send(ToConnection { server, message: DevicesChanged });
                 };
-                return self.pool.write_and_tell(pair, tell).await.is_ok();
+                return self.pool.write_and_notify(pair, tell).await.is_ok();
             }
             UserAct::Delete(paired) => {
                 let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
@@ -258,7 +274,7 @@ impl Service {
                     push.do_send(ServersChanged { user });
                 };
                 let delete = move |db: &mut Db| paired_servers::delete(db, &owner, &id);
-                if !matches!(self.pool.write_and_tell(delete, tell).await, Ok(true)) {
+                if !matches!(self.pool.write_and_notify(delete, tell).await, Ok(true)) {
                     return false;
                 }
                 world.judge.borrow_mut().server_gone(&server);
@@ -266,7 +282,7 @@ impl Service {
             UserAct::SignOut(session) => {
                 let (hub, id) = (hub.clone(), session.clone());
                 let tell = move |_: &_| hub.do_send(SessionEnded { session });
-                return self.pool.write_and_tell(move |db| sessions::delete(db, &id), tell).await.is_ok();
+                return self.pool.write_and_notify(move |db| sessions::delete(db, &id), tell).await.is_ok();
             }
             UserAct::SignIn(user, session) => {
                 let now = world.clock.now();
@@ -287,7 +303,7 @@ impl Service {
                     if works || !is_refused { this.upload(db, user, token, &crate::world::world()) } else { Ok(()) }
                 };
                 let tell = move |_: &_| push.do_send(CredentialChanged { user: USERS[user].into() });
-                return self.pool.write_and_tell(upload, tell).await.is_ok();
+                return self.pool.write_and_notify(upload, tell).await.is_ok();
             }
             UserAct::Guest(is_guest) => {
                 let Some(server) = world.judge.borrow().server(PAIRED[0].0) else { return false };
@@ -296,7 +312,7 @@ impl Service {
                 let tell = move |_: &_| hub.do_send(AccessChanged { server: watched });
                 let of_server = server.clone();
                 let set = move |db: &mut Db| set_guest(db, &of_server, is_guest, now);
-                if self.pool.write_and_tell(set, tell).await.is_err() {
+                if self.pool.write_and_notify(set, tell).await.is_err() {
                     return false;
                 }
                 world.judge.borrow_mut().guests.acknowledge(&server, is_guest, change);
@@ -328,7 +344,9 @@ fn fail_to_start(world: &World, pool: &Pool) {
     let (path, aside) = (world.directory.join(JOURNAL), world.directory.join("aside"));
     let is_there = std::fs::rename(&path, &aside).is_ok();
     std::fs::create_dir(&path).expect("a directory");
-    if journal::replay(&world.directory, pool).is_ok() || Journal::open_simulated(&world.directory).is_ok() {
+    if journal::replay(&world.directory, pool, &Default::default()).is_ok()
+        || Journal::open_simulated(&world.directory).is_ok()
+    {
         world.judge.borrow_mut().broken("starts-are-honest", "it starts without its journal".to_owned());
     }
     std::fs::remove_dir(&path).expect("it is empty");
@@ -339,10 +357,10 @@ fn fail_to_start(world: &World, pool: &Pool) {
             "a start dies with {} lines in the journal",
             kept.split(|byte| *byte == b'\n').count() - 1
         ));
-        journal::replay(&world.directory, pool).expect("the journal is stored");
+        journal::replay(&world.directory, pool, &Default::default()).expect("the journal is stored");
         let stored = ledger(pool);
         std::fs::write(&path, kept).expect("our own file");
-        journal::replay(&world.directory, pool).expect("the journal is stored");
+        journal::replay(&world.directory, pool, &Default::default()).expect("the journal is stored");
         if ledger(pool) != stored {
             world.judge.borrow_mut().broken("replay-repeats-nothing", format!("{:?}, before {stored:?}", ledger(pool)));
         }
@@ -369,8 +387,8 @@ fn set_guest(db: &mut Db, server: &ServerId, is_guest: bool, now: Timestamp) -> 
             guests::id.eq(format!("bob at {}", server.as_str())),
             guests::server_id.eq(server.as_str()),
             guests::user_id.eq(USERS[1]),
-            guests::invited_at.eq(now.naive_utc()),
-            guests::since.eq(now.naive_utc()),
+            guests::invited_at.eq(now),
+            guests::since.eq(now),
         );
         diesel::insert_into(guests::table).values(row).execute(db)?;
     }

@@ -1,7 +1,7 @@
 //! The real service under a seed: hub, game connections, links, sockets, push sessions and ledger on virtual time, on
 //! one thread, under faults that the seed decides, replaying bit for bit.
 //!
-//! - `cargo test --release --test simulation -- --seeds A..B`: a child process for each seed, two at a time.
+//! - `cargo test --release --test simulation -- --seeds A..B`: a child process for each seed, one on each processor.
 //! - `… -- --seed N`: one seed with everything that happens printed.
 //! - `… -- --shrink N`: the shortest script of a failing seed.
 //!
@@ -15,6 +15,7 @@
 
 #![allow(unsafe_code, clippy::disallowed_methods, reason = "replaces libc's getrandom; drives the simulation itself")]
 
+mod channels;
 mod dashboard;
 mod ending;
 mod entropy;
@@ -29,6 +30,7 @@ mod records;
 mod run;
 mod script;
 mod shrink;
+mod team_commands;
 mod wire;
 mod wishes;
 mod world;
@@ -39,7 +41,11 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     rc::Rc,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 
@@ -189,47 +195,54 @@ fn finish(child: Child) -> Result<Report, String> {
     })
 }
 
-/// Runs seeds two at a time; true if nothing unknown was broken.
+/// Promises that a seed breaks, each with how.
+fn attempt(seed: u64) -> Vec<(String, String)> {
+    let first = match finish(child(seed, None)) {
+        Ok(report) => report,
+        Err(error) => return vec![(error, String::new())],
+    };
+    let mut broken = first.broken;
+    if seed.is_multiple_of(TWICE) {
+        match finish(child(seed, None)) {
+            Ok(second) if second.hash == first.hash => {}
+            Ok(_) => broken.push(("replay".to_owned(), "another hash".to_owned())),
+            Err(error) => broken.push((error, String::new())),
+        }
+    }
+    broken
+}
+
+/// Runs seeds, one at a time on each processor; true if nothing unknown was broken.
 fn seeds(range: Range<u64>) -> bool {
     let began = Instant::now();
     let total = range.end - range.start;
-    let mut queue: std::collections::VecDeque<(u64, Child)> = std::collections::VecDeque::new();
-    let mut next = range.clone();
-    let (mut done, mut failed) = (0_u64, BTreeMap::<String, Vec<u64>>::new());
-    loop {
-        while queue.len() < 2
-            && let Some(seed) = next.next()
-        {
-            queue.push_back((seed, child(seed, None)));
+    let next = AtomicU64::new(range.start);
+    let (sender, attempts) = mpsc::channel();
+    let mut failed = BTreeMap::<String, Vec<u64>>::new();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                let seeds = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+                for seed in seeds.take_while(|seed| *seed < range.end) {
+                    sender.send((seed, attempt(seed))).expect("attempts are received to the end");
+                }
+            });
         }
-        let Some((seed, running)) = queue.pop_front() else { break };
-        match finish(running) {
-            Ok(first) => {
-                if seed % TWICE == 0 {
-                    match finish(child(seed, None)) {
-                        Ok(second) if second.hash == first.hash => {}
-                        Ok(_) => failed.entry("replay: another hash".to_owned()).or_default().push(seed),
-                        Err(error) => failed.entry(error).or_default().push(seed),
-                    }
+        drop(sender);
+        for (done, (seed, broken)) in (1_u64..).zip(attempts) {
+            for (invariant, why) in broken {
+                let seeds = failed.entry(invariant.clone()).or_default();
+                if seeds.is_empty() {
+                    println!("seed {seed} breaks {invariant} {why}");
                 }
-                for (invariant, why) in first.broken {
-                    let seeds = failed.entry(invariant.clone()).or_default();
-                    if seeds.is_empty() {
-                        println!("seed {seed} breaks {invariant} {why}");
-                    }
-                    seeds.push(seed);
-                }
+                seeds.push(seed);
             }
-            Err(error) => {
-                println!("seed {seed}: {error}");
-                failed.entry(error).or_default().push(seed);
+            if done.is_multiple_of(100) {
+                println!("{done} of {total} seeds, {:.1} a second", done as f64 / began.elapsed().as_secs_f64());
             }
         }
-        done += 1;
-        if done % 100 == 0 {
-            println!("{done} of {total} seeds, {:.1} a second", done as f64 / began.elapsed().as_secs_f64());
-        }
-    }
+    });
     for (invariant, seeds) in &failed {
         let known = if is_known(invariant) { "known: " } else { "" };
         println!("{known}{invariant}: {} of {total} seeds, first {:?}", seeds.len(), &seeds[..seeds.len().min(8)]);

@@ -107,14 +107,17 @@ impl Judge {
     /// After the healthy minutes: `watched` are the dashboards and the paired servers that each watches.
     pub fn check_records(&mut self, world: &World, pool: &Pool, watched: &[(usize, usize)]) {
         type Lines = Vec<(String, String, String)>;
-        let (lines, events): (Lines, Vec<(String, String)>) = pool
+        let (lines, events): (Lines, Lines) = pool
             .read_blocking(|db| {
                 let lines = chat_lines::table.select((chat_lines::server_id, chat_lines::id, chat_lines::text));
-                Ok((lines.load(db)?, timeline::table.select((timeline::id, timeline::title)).load(db)?))
+                let events = timeline::table.select((timeline::id, timeline::title, timeline::data));
+                Ok((lines.load(db)?, events.load(db)?))
             })
             .expect("the records can be read");
         let shown = self.records.notices.iter().find(|(who, (user, is_of_server))| {
-            let stored = events.iter().filter(|(_, title)| title.contains(who.as_str())).count();
+            // A death that the link saw, too, has the killer in its data.
+            let has = |title: &str, data: &str| title.contains(who.as_str()) || data.contains(who.as_str());
+            let stored = events.iter().filter(|(_, title, data)| has(title, data)).count();
             // They went with their server.
             let is_gone = (*is_of_server && !self.deleted.is_empty()) || self.records.erased.contains(user);
             stored > 1 || (stored == 0 && !is_gone)
@@ -124,7 +127,7 @@ impl Judge {
         }
         let (kept, events): (BTreeSet<(&str, &str)>, BTreeSet<&str>) = (
             lines.iter().map(|(server, id, _)| (&**server, &**id)).collect(),
-            events.iter().map(|(id, _)| &**id).collect(),
+            events.iter().map(|(id, ..)| &**id).collect(),
         );
         let there: Vec<ServerId> = PAIRED.iter().filter_map(|(name, ..)| self.server(name)).collect();
         let is_there = |server: &str| there.iter().any(|known| known.as_str() == server);

@@ -135,9 +135,12 @@ impl Run {
             }),
             Act::Wipe(game) => {
                 world.judge.borrow_mut().records.wiped.insert(game);
+                world.commands.borrow_mut().forget_chat(game, world.millis());
                 world.games[game].wipe();
             }
             Act::Say(paired) => self.say_by_api(paired),
+            Act::Command { game, mate } => world.commands.borrow_mut().command(world, game, mate),
+            Act::Timer { game, mate } => world.commands.borrow_mut().timer(world, game, mate),
             Act::Restart(game) => world.games[game].drop_connections(),
             Act::RestartAndTalk(game) => {
                 world.games[game].faults(|faults| faults.late_broadcasts = true);
@@ -194,7 +197,7 @@ impl Run {
             }
             Act::CutAfter(kind, pick, bytes) => {
                 self.lossy();
-                self.wires(kind, pick, |wire| wire.cut_after(bytes));
+                self.wires(kind, pick, |wire| wire.cut_after(Some(bytes)));
             }
             Act::Hole(kind, pick) => {
                 self.lossy();
@@ -238,6 +241,7 @@ impl Run {
                 }
             }),
             Act::DropPushes => world.pushes.drop_connections(),
+            Act::ReceiverFault(fate) => world.receiver.fate.set(fate),
             Act::Disk(fate) => {
                 world.judge.borrow_mut().bad_disk |= matches!(fate, Fate::Full | Fate::Slow(400..));
                 world.fate.set(fate);

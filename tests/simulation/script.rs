@@ -4,7 +4,9 @@
 //! To add a fault: a variant of [`Act`], its weight in [`MENU`], and what it does in [`Run::act`](crate::run::Run).
 
 use crate::{
+    channels::ReceiverFate,
     random::Stream,
+    team_commands,
     wire::WireKind,
     world::{Fate, GAMES, JournalFate, PAIRED, USERS},
 };
@@ -93,6 +95,15 @@ pub enum Act {
     Wipe(usize),
     /// A mate dies, or wakes up again.
     Die(usize),
+    /// A mate gives a command, or sets a timer, in the team's chat.
+    Command {
+        game: usize,
+        mate: usize,
+    },
+    Timer {
+        game: usize,
+        mate: usize,
+    },
     /// The game server restarts: every connection to it ends.
     Restart(usize),
     /// The same, and mates go on to talk.
@@ -121,6 +132,7 @@ pub enum Act {
     GameFault(usize, u8),
     PushFault(u8),
     DropPushes,
+    ReceiverFault(ReceiverFate),
     Disk(Fate),
     JournalDisk(JournalFate),
     /// The database takes nothing, the journal takes one alarm in part and the next one whole, and the process dies.
@@ -155,7 +167,7 @@ pub enum Act {
 type Draw = fn(&mut Stream) -> Act;
 
 /// Kinds of acts with their weights; a seed keeps only some of the faults.
-const MENU: [(u64, Draw); 51] = [
+const MENU: [(u64, Draw); 52] = [
     (30, |r| Act::Alarm { game: game(r), alarm: r.below(2) as usize }),
     (20, |r| Act::AlarmOff { game: game(r), alarm: r.below(2) as usize }),
     (12, |r| Act::Push { user: user(r), game: game(r) }),
@@ -195,6 +207,7 @@ const MENU: [(u64, Draw); 51] = [
     (5, |r| Act::GameFault(game(r), r.below(9) as u8)),
     (5, |r| Act::PushFault(r.below(7) as u8)),
     (3, |_| Act::DropPushes),
+    (6, |r| Act::ReceiverFault(receiver(r))),
     (6, |r| Act::Disk(disk(r))),
     (3, |r| Act::JournalDisk(journal_disk(r))),
     (2, |r| Act::TornJournal(game(r))),
@@ -242,6 +255,17 @@ fn disk(random: &mut Stream) -> Fate {
     }
 }
 
+fn receiver(random: &mut Stream) -> ReceiverFate {
+    match random.below(6) {
+        0 => ReceiverFate::Slow(random.between(100, 7_000)),
+        1 => ReceiverFate::Failing,
+        2 => ReceiverFate::Throttling,
+        3 => ReceiverFate::Silent,
+        4 => ReceiverFate::Unanswered,
+        _ => ReceiverFate::Run,
+    }
+}
+
 fn journal_disk(random: &mut Stream) -> JournalFate {
     match random.below(4) {
         0 => JournalFate::Slow(random.between(20, 3_000)),
@@ -279,5 +303,7 @@ pub fn script(seed: u64) -> Script {
         script.push((at, MENU[index.expect("below the total")].1(&mut random)));
         at += random.below(2 * pause);
     }
+    script.extend(team_commands::commands(seed));
+    script.sort_by_key(|(at, _)| *at);
     script
 }

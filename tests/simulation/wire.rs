@@ -46,6 +46,8 @@ pub struct Wire {
     /// The neighbour takes nothing for now.
     stalled: Cell<bool>,
     cut: Cell<bool>,
+    /// The service writes no more.
+    said_all: Cell<bool>,
     /// Cut when so many more bytes have come from the service.
     cut_after: Cell<Option<usize>>,
     changed: Notify,
@@ -75,6 +77,7 @@ impl Wire {
             hole: Cell::new(false),
             stalled: Cell::new(false),
             cut: Cell::new(false),
+            said_all: Cell::new(false),
             cut_after: Cell::new(None),
             changed: Notify::new(),
             random: RefCell::new(random),
@@ -100,8 +103,9 @@ impl Wire {
         self.end();
     }
 
-    pub fn cut_after(&self, bytes: usize) {
-        self.cut_after.set(Some(bytes));
+    /// Cut when so many more bytes have come from the service; with none, not by those.
+    pub fn cut_after(&self, bytes: Option<usize>) {
+        self.cut_after.set(bytes);
     }
 
     /// Half open: bytes are taken and never delivered, in both directions.
@@ -168,26 +172,22 @@ impl Wire {
                     }
                 }
                 read = read(service.as_deref()), if service.is_some() && (!stalled || flight.len() < 4) => {
-                    let Ok(bytes) = read else {
-                        self.end();
-                        continue;
-                    };
-                    self.frames.borrow_mut().read(&bytes, Instant::now(), self.kind);
-                    if let Some(left) = self.cut_after.get() {
-                        if bytes.len() >= left {
-                            self.cut();
-                            continue;
+                    self.frames.borrow_mut().read(read.as_deref().unwrap_or_default(), Instant::now(), self.kind);
+                    match (read, self.cut_after.get()) {
+                        (Err(_), _) => self.said_all.set(true),
+                        (Ok(bytes), Some(left)) if bytes.len() >= left => self.cut(),
+                        (Ok(bytes), left) => {
+                            self.cut_after.set(left.map(|left| left - bytes.len()));
+                            if !self.hole.get() {
+                                let due = self.due(last_due);
+                                last_due = Some(due);
+                                flight.push_back((due, bytes));
+                            }
                         }
-                        self.cut_after.set(Some(left - bytes.len()));
-                    }
-                    if !self.hole.get() {
-                        let due = self.due(last_due);
-                        last_due = Some(due);
-                        flight.push_back((due, bytes));
                     }
                 }
             }
-            if !self.is_open() {
+            if self.said_all.get() || !self.is_open() {
                 if let Some(last_words) = self.last_words.borrow_mut().take() {
                     self.frames.borrow_mut().read(&last_words, Instant::now(), self.kind);
                     if !self.hole.get() {
@@ -206,7 +206,10 @@ impl Wire {
                 break;
             }
         }
-        self.end();
+        // The service still hears of its neighbour, which has not hung up.
+        if !self.said_all.get() || self.hole.get() {
+            self.end();
+        }
         theirs.shutdown_write();
     }
 
@@ -215,7 +218,7 @@ impl Wire {
         let mut last_due = None;
         loop {
             let changed = self.changed.notified();
-            if !self.is_open() {
+            if self.cut.get() {
                 break;
             }
             let bytes = tokio::select! {
@@ -224,7 +227,7 @@ impl Wire {
                 read = read(Some(&theirs)) => match read {
                     Ok(bytes) => bytes,
                     // The service does not hear of its end.
-                    Err(_) if self.hole.get() => return,
+                    Err(_) if self.hole.get() && !self.said_all.get() => return,
                     Err(_) => break,
                 },
             };
@@ -235,6 +238,7 @@ impl Wire {
             last_due = Some(due);
             sleep_until(due).await;
             let service = self.service.borrow().clone();
+            // A process that is gone resets the connection, which its neighbour notices only now.
             let Some(service) = service else { break };
             let changed = self.changed.notified();
             tokio::select! {

@@ -16,12 +16,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use chrono::{DateTime, TimeDelta};
+use chrono::TimeDelta;
 use companion::{
     clock::Clock,
     config::Database,
     db::engine::{error::DbError, pool::DiskMoment},
-    domain::ids::{SessionId, UserId},
+    domain::{
+        ids::{SessionId, UserId},
+        time::Timestamp,
+    },
     net::Memory,
     simulator::{
         game_server::{DEMO_TOKEN, GameServer, GameServerOptions, Limits},
@@ -36,9 +39,11 @@ use tokio::{
 };
 
 use crate::{
+    channels::Receiver,
     judge::Judge,
     random::{Stream, fold},
     script::HEALTHY_FROM,
+    team_commands::TeamCommands,
     wire::{Wire, WireKind},
 };
 
@@ -52,6 +57,8 @@ pub const PAIRED: [(&str, usize, usize); 3] = [("alice-1", 0, 0), ("alice-2", 0,
 /// Alarms that the game knows besides its own two.
 pub const ROOF_ALARM: u64 = 4_801;
 pub const SHED_ALARM: u64 = 4_802;
+/// A switch that is turned from the team's chat alone.
+pub const LAMP_SWITCH: u64 = 4_803;
 pub const MORE_ALARMS: [(u64, &str); 2] = [(ROOF_ALARM, "Roof alarm"), (SHED_ALARM, "Shed alarm")];
 /// Seeds in a hundred whose game servers are far away until everything is healthy.
 const FAR: u64 = 40;
@@ -132,7 +139,10 @@ pub struct World {
     pub neighbours: Rc<LocalSet>,
     pub games: Vec<GameServer>,
     pub pushes: Arc<PushService>,
+    /// The other side of channels.
+    pub receiver: Receiver,
     pub judge: RefCell<Judge>,
+    pub commands: RefCell<TeamCommands>,
     pub wires: RefCell<Vec<Rc<Wire>>>,
     pub fate: Cell<Fate>,
     pub journal_fate: Cell<JournalFate>,
@@ -150,7 +160,7 @@ pub struct World {
     /// Our ends of connections that the last life had open.
     left: RefCell<Vec<Rc<Memory>>>,
     requests: RefCell<Option<mpsc::UnboundedSender<Request>>>,
-    disk_random: RefCell<Stream>,
+    pub disk_random: RefCell<Stream>,
     wires_made: Cell<u64>,
     hash: Cell<u64>,
     print: bool,
@@ -159,11 +169,12 @@ pub struct World {
     pub directory: PathBuf,
 }
 
-/// The alarms of which nothing is pushed.
-pub fn add_alarms(world: &mut SimulatedWorld) {
+/// The alarms of which nothing is pushed, and the lamp.
+pub fn add_devices(world: &mut SimulatedWorld) {
     for (alarm, name) in MORE_ALARMS {
         world.add_device(alarm, name, SimulatedDevice::Alarm { on: false, subscribers: Default::default() });
     }
+    world.add_device(LAMP_SWITCH, "Lamp", SimulatedDevice::Switch { on: false });
 }
 
 /// Virtual milliseconds that this process has come to, for [`end_in_time`](crate::end_in_time).
@@ -193,7 +204,7 @@ pub fn world() -> Rc<World> {
 impl World {
     /// Call it inside the neighbours' task set.
     pub fn make(seed: u64, print: bool, neighbours: Rc<LocalSet>, directory: PathBuf) -> Rc<Self> {
-        let start = DateTime::from_timestamp(1_800_000_000, 0).expect("a time");
+        let start = Timestamp::from_timestamp(1_800_000_000, 0).expect("a time");
         let clock = Clock::simulated(start);
         let address = |(host, port): (&str, u16)| SocketAddr::new(host.parse().expect("an address"), port);
         let pushes = PushService::new(address(("10.0.1.1", 5_228)), PHONES.to_vec(), clock.clone());
@@ -201,7 +212,9 @@ impl World {
         let games: Vec<GameServer> = (0..GAMES.len())
             .map(|game| {
                 let mut world = SimulatedWorld::new(seed.wrapping_add(game as u64), start);
-                add_alarms(&mut world);
+                add_devices(&mut world);
+                // Lines have the right time, though nothing else of the world moves by itself.
+                world.chat.follow(Clock::simulated(start));
                 let server = GameServer::new(GameServerOptions {
                     listen: address(GAMES[game]),
                     players: vec![(TEAM[0].0, DEMO_TOKEN), (TEAM[1].0, DEMO_TOKEN + 1)],
@@ -218,11 +231,13 @@ impl World {
         let world = Rc::new(Self {
             seed,
             origin: Instant::now(),
+            commands: RefCell::new(TeamCommands::new(&games)),
             clock,
             database: Database::Sqlite(directory.join("simulation.db")),
             neighbours,
             games,
             pushes,
+            receiver: Receiver::default(),
             judge: RefCell::default(),
             wires: RefCell::default(),
             fate: Cell::new(Fate::Run),

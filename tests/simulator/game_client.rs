@@ -6,7 +6,7 @@ use std::{
 };
 
 use companion::{
-    domain::time,
+    domain::time::Timestamp,
     game::wire::*,
     simulator::{
         game_server::{DEMO_TOKEN, GameServer, GameServerOptions},
@@ -32,7 +32,7 @@ pub const MARLOWS_TOKEN: i32 = 77;
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
 pub fn world() -> SimulatedWorld {
-    SimulatedWorld::new(7, time::from_unix(1_790_000_000).expect("a time"))
+    SimulatedWorld::new(7, Timestamp::from_unix(1_790_000_000).expect("a time"))
 }
 
 /// Two paired players, and a world that stays as it is until the test changes it.

@@ -22,11 +22,16 @@ struct Browser {
 impl Browser {
     /// Head and body of the answer.
     async fn send(&self, method: &str, path: &str, form: &[(&str, &str)]) -> (String, String) {
+        self.send_with("", method, path, form).await
+    }
+
+    /// With this cookie.
+    async fn send_with(&self, cookie: &str, method: &str, path: &str, form: &[(&str, &str)]) -> (String, String) {
         let form = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         let (path, body) =
             if method == "GET" { (format!("{path}?{form}"), String::new()) } else { (path.to_owned(), form) };
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\nConnection: close\r\nContent-Length: {}\r\n\
              Content-Type: application/x-www-form-urlencoded\r\n\r\n{body}",
             self.addr,
             body.len()
@@ -183,4 +188,25 @@ async fn profiles_have_names_and_need_a_key() {
     assert_eq!(answer["response"]["players"][0]["personaname"], "Nox");
     let (head, _) = browser.send("GET", path, &[("steamids", &ids)]).await;
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+}
+
+#[actix_web::test]
+async fn a_one_time_link_signs_its_browser_in_without_a_click_and_no_other() {
+    let (provider, browser) = provider().await;
+    let link: url::Url = provider.one_time_link("http://127.0.0.1:8080/auth/platform").parse().unwrap();
+    let (head, _) = browser.send("GET", link.path(), &[]).await;
+    assert_eq!(location(&head).as_str(), "http://127.0.0.1:8080/auth/platform");
+    let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a cookie");
+    let cookie = cookie.split(';').next().unwrap();
+
+    let (_, form) = browser.send_with("simulated_link=other", "GET", "/openid/login", &SETUP).await;
+    assert!(form.contains("<button"), "another browser has to choose: {form}");
+    let (head, _) = browser.send_with(cookie, "GET", "/openid/login", &SETUP).await;
+    assert!(location(&head).query().unwrap().contains(&LEADER.to_string()), "{head}");
+    let (_, form) = browser.send_with(cookie, "GET", "/openid/login", &SETUP).await;
+    assert!(form.contains("<button"), "the next sign-in is asked for: {form}");
+
+    let (head, _) = browser.send("GET", link.path(), &[]).await;
+    assert!(!head.contains("set-cookie"), "{head}");
+    assert_eq!(location(&head).as_str(), "http://127.0.0.1:8080/", "a used link still leads to the page");
 }

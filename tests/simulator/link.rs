@@ -77,7 +77,7 @@ async fn while_a_map_is_awaited_other_answers_are_no_larger() {
 }
 
 #[actix_web::test]
-async fn a_map_that_nobody_waits_for_any_more_is_no_larger_than_others() {
+async fn a_map_whose_caller_has_given_up_is_no_larger_than_others() {
     let map_picture = Some(vec![7; 6 << 20].into());
     let server = GameServer::start(GameServerOptions { map_picture, ..options() }).await.expect("a free port");
     let (link, broadcasts) = connect(&server).await;
