@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
 use companion::{
+    api::routes,
     clock::Clock,
     simulator::{
         chat::ChatService,
@@ -62,7 +63,7 @@ const CALLERS: [Caller; 10] =
 
 /// Callers that may.
 #[derive(Clone, Copy, Debug)]
-enum Rule {
+pub enum Rule {
     Anybody,
     /// Every caller with a session.
     SignedIn,
@@ -71,6 +72,8 @@ enum Rule {
     /// Every caller with a session, and devices.
     RelayToken,
     HelperOnly,
+    /// Every caller with a session, and helper devices.
+    HelperToo,
     /// Owner and guests of the server; it does not exist for others.
     Watcher,
     /// Watchers, and overlays of the server.
@@ -81,6 +84,8 @@ enum Rule {
     /// The user whose it is; it does not exist for others.
     Holder,
     AdminOnly,
+    /// Only by the link of a message. No caller of this test has one: 404.
+    ByLink,
 }
 
 use Rule::*;
@@ -144,15 +149,17 @@ fn verdict(rule: Rule, caller: Caller) -> Verdict {
     use Verdict::*;
     match (rule, caller) {
         (Anybody, _) => Allowed,
+        (ByLink, _) => Hidden,
         (RelayToken, Overlay | Helper | ReadToken | DevicesToken | ChatToken) => Allowed,
-        (HelperOnly, Helper) => Allowed,
+        (HelperOnly | HelperToo, Helper) => Allowed,
+        (HelperToo, Overlay) => OutOfScope,
         (HelperOnly, Overlay | ReadToken | DevicesToken | ChatToken) | (Map, Helper) => OutOfScope,
         (Map, Overlay) => Allowed,
         (Map, _) => verdict(Watcher, caller),
         (_, Anonymous | Overlay | Helper | ReadToken | DevicesToken | ChatToken) | (HelperOnly, _) => Unauthenticated,
         (AdminOnly, Administrator) => Allowed,
         (AdminOnly, _) => ForAdmin,
-        (SignedIn | RelayToken, _) => Allowed,
+        (SignedIn | RelayToken | HelperToo, _) => Allowed,
         (Theirs, _) => AllowedIfAny,
         (Watcher, Guest | Owner) | (OwnerOnly | Holder, Owner) | (GuestOnly, Guest) => Allowed,
         (OwnerOnly, Guest) => ForOwner,
@@ -164,13 +171,14 @@ fn verdict(rule: Rule, caller: Caller) -> Verdict {
 
 /// One row a route: who may, and the body that is sent, empty for none. `{token}` is an invitation's, `{self}` the caller's
 /// account.
-const ROUTES: &[(&str, Rule, &str)] = &[
+pub const ROUTES: &[(&str, Rule, &str)] = &[
     ("GET /auth/platform", Anybody, ""),
     ("GET /auth/platform/callback", Anybody, ""),
     ("GET /me", SignedIn, ""),
     ("PATCH /me", SignedIn, r#"{"locale":"de"}"#),
     ("DELETE /me", SignedIn, r#"{"confirm":"{self}"}"#),
     ("GET /me/export", SignedIn, ""),
+    ("GET /me/news", SignedIn, ""),
     ("GET /me/sessions", SignedIn, ""),
     ("DELETE /me/sessions", SignedIn, ""),
     ("DELETE /me/sessions/{id}", Holder, ""),
@@ -184,10 +192,25 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("GET /pairing/device", SignedIn, ""),
     ("POST /pairing/device/requests/{id}", Theirs, ""),
     ("DELETE /pairing/device/{id}", Holder, ""),
-    ("GET /credentials/push", SignedIn, ""),
+    ("GET /credentials/push", HelperToo, ""),
     ("PUT /credentials/push", HelperOnly, r#"{"platformId":"76561198000000001"}"#),
     ("DELETE /credentials/push", Theirs, ""),
     ("DELETE /credentials/push/refusal", Theirs, ""),
+    ("POST /credentials/push/registrations", SignedIn, r#"{"renew":false}"#),
+    ("GET /credentials/push/registrations/{id}", Theirs, ""),
+    ("POST /credentials/push/registrations/{id}", Theirs, r#"{"address":"x"}"#),
+    ("GET /channels", SignedIn, ""),
+    ("POST /channels", SignedIn, r#"{"kind":"ntfy","name":"Phone","topic":"authorisation"}"#),
+    ("GET /channels/web-push/key", SignedIn, ""),
+    ("PATCH /channels/{id}", Theirs, r#"{"name":"Phone"}"#),
+    ("DELETE /channels/{id}", Theirs, ""),
+    ("POST /channels/{id}/test", Theirs, ""),
+    ("POST /channels/{id}/rotate-secret", Theirs, ""),
+    (
+        "PUT /channels/{id}/subscription",
+        Theirs,
+        r#"{"endpoint":"https://push.example.com/1","keys":{"p256dh":"BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4","auth":"BTBZMqHH6r4Tts7J_aSIgg"}}"#,
+    ),
     ("POST /billing/checkout", SignedIn, r#"{"tier":"SCOUT"}"#),
     ("POST /billing/portal", SignedIn, ""),
     ("POST /billing/webhook", Anybody, "{}"),
@@ -199,6 +222,15 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ),
     ("GET /paired-servers/{id}", Watcher, ""),
     ("DELETE /paired-servers/{id}", OwnerOnly, ""),
+    ("GET /paired-servers/{id}/alarm-rules", Watcher, ""),
+    ("PUT /paired-servers/{id}/alarm-rules", Watcher, r#"{"enabled":true,"steps":[],"repeatSeconds":180,"rounds":10}"#),
+    ("GET /paired-servers/{id}/chat-settings", OwnerOnly, ""),
+    ("PATCH /paired-servers/{id}/chat-settings", OwnerOnly, r#"{"prefix":"?"}"#),
+    ("GET /paired-servers/{id}/device-groups", Watcher, ""),
+    ("POST /paired-servers/{id}/device-groups", OwnerOnly, r#"{"name":"Gates","devices":["9"]}"#),
+    ("PATCH /paired-servers/{id}/device-groups/{groupId}", OwnerOnly, r#"{"name":"All"}"#),
+    ("POST /paired-servers/{id}/device-groups/{groupId}/toggle", OwnerOnly, ""),
+    ("DELETE /paired-servers/{id}/device-groups/{groupId}", OwnerOnly, ""),
     ("GET /paired-servers/{id}/devices", Watcher, ""),
     ("POST /paired-servers/{id}/devices", OwnerOnly, r#"{"entityId":8}"#),
     ("GET /paired-servers/{id}/devices/{deviceId}/camera-frame", Watcher, ""),
@@ -235,6 +267,7 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("POST /paired-servers/{id}/drill", OwnerOnly, ""),
     ("GET /paired-servers/{id}/alarms", Watcher, ""),
     ("POST /paired-servers/{id}/alarms/{incident}/ack", Watcher, ""),
+    ("GET /paired-servers/{id}/alarms/{incident}/deliveries", Watcher, ""),
     ("GET /paired-servers/{id}/shops", Watcher, ""),
     ("GET /paired-servers/{id}/shops/history", Watcher, ""),
     ("GET /intel/{serverId}/shops", Watcher, ""),
@@ -272,6 +305,7 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("GET /wiki/tree", Anybody, ""),
     ("GET /wiki/page", Anybody, ""),
     ("GET /images/{name}", Anybody, ""),
+    ("GET /players/{platformId}/avatar", Theirs, ""),
     ("GET /admin/stores", AdminOnly, ""),
     ("GET /admin/store/{name}", AdminOnly, ""),
     ("PUT /admin/store/{name}", AdminOnly, r#"{"data":1}"#),
@@ -297,6 +331,11 @@ const ROUTES: &[(&str, Rule, &str)] = &[
     ("PUT /admin/conveyor-map/{shortname}", AdminOnly, r#"{"category":"A"}"#),
     ("DELETE /admin/conveyor-map/{shortname}", AdminOnly, ""),
     ("GET /", Anybody, ""),
+    ("GET /invite", Anybody, ""),
+    ("GET /overlay", Anybody, ""),
+    ("GET /sw.js", Anybody, ""),
+    ("GET /a/{token}", ByLink, ""),
+    ("POST /a/{token}", ByLink, ""),
     ("GET /health", Anybody, ""),
     ("GET /health/db", Anybody, ""),
     ("GET /ready", Anybody, ""),
@@ -323,6 +362,7 @@ struct Scene {
     _payments: PaymentService,
     _chat: ChatService,
     watch: String,
+    group: String,
     /// The name of an uploaded image.
     image: String,
     /// Alice, Bob and Carol.
@@ -353,6 +393,7 @@ impl Scene {
         let mut flags = payments::flags(&_payments);
         flags.push(format!("--player-stats-url={}", stats.url()));
         flags.push(ADMINS.to_owned());
+        flags.push("--registration-api-key=AIzaAuthorisation".to_owned());
         let _chat = chat_platform::platform().await;
         flags.extend(chat_platform::flags(&_chat));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -381,6 +422,9 @@ impl Scene {
         let server = made(&mut owner, "/paired-servers", pairing).await["id"].as_str().unwrap().to_owned();
         let path = format!("/paired-servers/{server}");
         made(&mut owner, &format!("{path}/devices"), json!({ "entityId": 7, "kind": "alarm" })).await;
+        made(&mut owner, &format!("{path}/devices"), json!({ "entityId": 9, "kind": "switch" })).await;
+        let group = json!({ "name": "Lights", "devices": ["9"] });
+        let group = made(&mut owner, &format!("{path}/device-groups"), group).await;
         let guest = share(&mut owner, &server, &mut guest_browser).await;
         let link = made(&mut owner, &format!("{path}/guests"), json!({ "link": true })).await;
         let drill = made(&mut owner, &format!("{path}/drill"), json!({})).await;
@@ -399,7 +443,7 @@ impl Scene {
         let api_token = text(&tokens.pop().unwrap()["id"]);
         let tokens = [0, 1, 2].map(|index| text(&tokens[index]["token"]));
         let (token, incident) = (text(&link["token"]), text(&drill["incident"]));
-        let (note, watch) = (text(&note["id"]), text(&watch["id"]));
+        let (note, watch, group) = (text(&note["id"]), text(&watch["id"]), text(&group["id"]));
         let image = image["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
         let (player, _stats) = (text(&player["id"]), stats);
         Self {
@@ -411,6 +455,7 @@ impl Scene {
             note,
             player,
             watch,
+            group,
             image,
             _stats,
             _payments,
@@ -453,13 +498,15 @@ impl Scene {
         };
         let mut path = path.replace("{id}", id).replace("{serverId}", &self.server).replace("{deviceId}", "7");
         path = path.replace("{guestId}", &self.guest).replace("{incident}", &self.incident);
+        path = path.replace("{groupId}", &self.group);
         path = path
             .replace("{platformId}", BOB)
             .replace("{userId}", if path.starts_with("/guest-invites/") { &self.blocked } else { &self.user })
             .replace("{subscriptionId}", &self.subscription)
             .replace("{shortname}", "scrap")
             .replace("{version}", "0")
-            .replace("{code}", "not_found");
+            .replace("{code}", "not_found")
+            .replace("{token}", &self.token);
         path = path.replace("{name}", if path.starts_with("/images/") { &self.image } else { "faq" });
         if path.ends_with("/wiki/page") && method != Method::PUT || path.contains("/wiki/page/versions") {
             path += "?slug=welcome";
@@ -533,7 +580,7 @@ fn every_route_has_a_row() {
 
 #[test]
 fn the_document_names_api_tokens_at_exactly_the_routes_that_take_them() {
-    let document = companion::api::document::openapi::value();
+    let document = routes::document();
     let mut named = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

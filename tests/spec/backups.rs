@@ -212,7 +212,7 @@ fn append(archive: &mut tar::Builder<Vec<u8>>, name: &str, content: &[u8]) {
 }
 
 #[actix_web::test]
-async fn a_manifest_tells_the_terminal_nothing_to_do() {
+async fn a_manifest_has_no_control_characters_for_the_terminal() {
     let app = TestApp::start().await;
     let directory = TempDir::new().unwrap();
     let (file, whole) = small(&app, directory.path()).await;

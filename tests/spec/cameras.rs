@@ -128,7 +128,7 @@ async fn a_frame_is_the_picture_that_the_game_server_draws() {
 
 /// Slow, as a camera stays subscribed to for some seconds.
 #[actix_web::test]
-async fn pulls_share_one_subscription_that_ends_when_nobody_pulls() {
+async fn pulls_share_one_subscription_that_ends_with_the_last_pull() {
     let app = TestApp::start_beside_games().await;
     let mut alice = app.signed_in(ALICE).await;
     let game = game::still(&app).await;
@@ -216,7 +216,7 @@ async fn each_reason_for_no_frame_has_its_code() {
 
 /// Slow, as the deadline is five seconds.
 #[actix_web::test]
-async fn a_silent_game_server_and_a_missing_one_are_told_apart() {
+async fn a_silent_game_server_and_a_missing_one_are_distinguished() {
     let app = TestApp::start_beside_games().await;
     let mut alice = app.signed_in(ALICE).await;
     let game = game::still(&app).await;

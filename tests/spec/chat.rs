@@ -25,7 +25,7 @@ async fn texts_until(browser: &mut Browser, server: &str, expected: &[&str]) -> 
 }
 
 #[actix_web::test]
-async fn what_the_owner_says_is_said_once_and_told_as_it_is_kept() {
+async fn what_the_owner_says_is_said_once_and_shown_as_it_is_kept() {
     let (_app, mut alice, game, server, mut client) = watched(&[]).await;
     let path = path(&server);
     assert_eq!(alice.get(&path).await.json(), json!({ "lines": [], "next": null }));
@@ -35,7 +35,11 @@ async fn what_the_owner_says_is_said_once_and_told_as_it_is_kept() {
     assert_eq!((&said["author"], &said["text"]), (&json!(TEAM[0].1), &json!("raid tonight?")));
     assert_eq!(client.expect("chat").await["chat"], said, "everybody else is told the same");
     game.world(|world| world.say(TEAM[1].0, "yes"));
-    assert_eq!(client.expect("chat").await["chat"]["text"], "yes", "and nothing in between");
+    let yes = client.expect("chat").await;
+    assert_eq!(yes["chat"]["text"], "yes", "and nothing in between");
+    // Two players may have one name.
+    let authors = [&said["authorId"], &yes["chat"]["authorId"]];
+    assert_eq!(authors, [0, 1].map(|player| TEAM[player].0.to_string()).each_ref());
     let chat = texts_until(&mut alice, &server, &["yes", "raid tonight?"]).await;
     assert_eq!(chat["lines"][1], said);
     // In the game it is there once, as the paired player's.

@@ -252,7 +252,7 @@ async fn prices_are_those_of_the_servers_of_who_asks() {
     assert!(text.contains(&said) && private, "{said:?} is not in {text:?}");
 
     let (text, _) = test.ask("price", json!({ "item": "rocket launcher" })).await;
-    assert_eq!(text, format!("Nobody sells Rocket Launcher on {name} now."));
+    assert_eq!(text, format!("No shop sells Rocket Launcher on {name} now."));
     let (text, _) = test.ask("price", json!({ "item": "no such thing" })).await;
     assert!(text.starts_with("I know no item"), "{text}");
     let (stranger, _) = test.ask_as(CHAT_BOB, "price", json!({ "item": "wood" })).await;

@@ -28,7 +28,7 @@ fn all_faults_of_the_settings_are_reported_at_once() {
         companion(directory.path()).args(["check-config", "--app-env=production", "--workers=0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    for variable in ["SESSION_SECRET", "FRONTEND_URL", "WORKERS"] {
+    for variable in ["SESSION_SECRET", "BASE_URL", "WORKERS"] {
         assert!(text.contains(variable), "{text}");
     }
 }
@@ -39,7 +39,7 @@ fn untouched(directory: &TempDir) -> bool {
 }
 
 #[test]
-fn whoever_looks_makes_nothing_and_says_that_nothing_is_there() {
+fn a_look_makes_nothing_and_says_that_nothing_is_there() {
     for (command, told) in [
         (&["keys", "status"][..], "data/secrets.env"),
         (&["alarms"], "data/companion.db does not exist"),
@@ -76,7 +76,7 @@ fn settings_of_a_fresh_directory_are_valid() {
 }
 
 #[test]
-fn a_name_that_nothing_reads_is_told_with_the_one_that_was_meant() {
+fn an_unknown_name_is_reported_with_the_one_that_was_meant() {
     let directory = TempDir::new().unwrap();
     std::fs::write(directory.path().join("it.env"), "TRUSTED_PROXY=10.0.0.1\nSTEAM=1\nWORKERS=2\n").unwrap();
     for variables in [&[("SESION_SECRET", "a")][..], &[("SESION_SECRET", "a"), ("WORKERS", "none")]] {
@@ -90,6 +90,17 @@ fn a_name_that_nothing_reads_is_told_with_the_one_that_was_meant() {
             assert!(text.contains(&format!("warning: {warning}\n")), "{warning}: {text}");
         }
     }
+}
+
+#[test]
+fn a_name_that_is_set_twice_in_a_file_is_said() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("it.env"), "WORKERS=2\n\nWORKERS=none\n").unwrap();
+    let (code, text) = check_config(&directory, &[], &["--env-file=it.env"]);
+    assert!(
+        code == Some(0) && text.contains("warning: WORKERS is set twice in the file of variables, lines 1, 3"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -244,10 +255,8 @@ fn a_database_that_is_down_is_asked_again_until_a_signal_comes() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
-    for attempt in ["first", "second"] {
-        let line = lines.find(|line| line.contains("asked again")).expect(attempt);
-        assert!(line.contains("Connection refused") && !line.contains("hunter2"), "{line}");
-    }
+    let line = lines.find(|line| line.contains("asks it again until it answers")).expect("it waits");
+    assert!(line.contains("Connection refused") && !line.contains("hunter2"), "{line}");
     let sent = Command::new("kill").args(["-s", "TERM", &process.id().to_string()]).status().unwrap();
     assert!(sent.success());
     assert_eq!(process.wait().unwrap().code(), Some(0));
@@ -300,7 +309,8 @@ fn until_printed(command: &mut Command, text: &str) -> Running {
 #[test]
 fn the_settings_that_simulate_writes_lead_to_all_of_its_neighbours() {
     let directory = TempDir::new().unwrap();
-    let ports = ["game", "identity", "push", "player-stats", "payments", "chat"].map(|name| format!("--{name}-port=0"));
+    let ports = ["game", "identity", "push", "player-stats", "payments", "chat", "registration"]
+        .map(|name| format!("--{name}-port=0"));
     let mut simulate = companion(directory.path());
     simulate.args(["simulate", "--env-file=it.env"]).args(ports);
     let _running = until_printed(&mut simulate, "playerToken");
@@ -338,7 +348,7 @@ fn a_demo_takes_a_dashboard_of_ones_own_and_refuses_what_is_no_address() {
 }
 
 #[test]
-fn a_device_to_toggle_that_does_not_exist_or_is_no_switch_is_told() {
+fn a_device_to_toggle_that_does_not_exist_or_is_no_switch_is_reported() {
     let directory = TempDir::new().unwrap();
     let mut demo = companion(directory.path());
     let _running = until_printed(demo.args(["demo", "--port=0", "--data-dir=it"]), "The demo is running");

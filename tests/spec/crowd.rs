@@ -218,11 +218,11 @@ async fn behind_a_proxy_the_client_is_limited_and_not_the_proxy() {
         let request = with_header(request(app.relay, Some(&token)), "x-forwarded-for", client);
         async move { open(app.relay, request).await.map(|(client, _)| client) }
     };
-    // Sockets of one household: an IPv6 /64.
+    // Sockets of one client network: an IPv6 /64.
     let mut held = try_join_all(["2001:db8::1", "2001:db8::2"].map(socket)).await.expect("two sockets");
     let refused = socket("198.51.100.7, 2001:db8::3").await.map(|_| "a socket").unwrap_err();
     assert_eq!((refused.status, refused.problem["code"].as_str()), (429, Some("too_many_connections")));
-    socket("2001:db8:0:1::1").await.expect("another household");
+    socket("2001:db8:0:1::1").await.expect("another client_network");
     let unnamed = (0..4).map(|_| open(app.relay, request(app.relay, Some(&token))));
     let unnamed = join_all(unnamed).await;
     assert!(unnamed.iter().all(Result::is_ok), "the proxy itself");
@@ -261,7 +261,7 @@ async fn every_route_is_limited_per_address() {
     let status = |client: &'static str, path: &'static str| async move {
         pipelined(app.address, client, path, 1).await[9..12].to_owned()
     };
-    assert_eq!(status("2001:db8::2", "/me").await, "429", "the same household");
+    assert_eq!(status("2001:db8::2", "/me").await, "429", "the same client_network");
     assert_eq!(status("2001:db8::2", "/health").await, "200");
     assert_eq!(status("2001:db8::2", "/ready").await, "200");
     assert_eq!(status("2001:db8:0:1::2", "/me").await, "401", "another");

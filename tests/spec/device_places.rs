@@ -21,7 +21,7 @@ fn place(state: &Value, device: u64) -> (&Value, &Value) {
 const NOWHERE: (&Value, &Value) = (&Value::Null, &Value::Null);
 
 #[actix_web::test]
-async fn a_device_that_is_paired_in_the_game_stands_where_its_player_stood() {
+async fn a_device_that_is_paired_in_the_game_is_where_its_player_stood() {
     let test = PushTest::start_beside_games().await;
     let (mut alice, _) = test.alice_receiving().await;
     let game = game::still(&test.app).await;

@@ -33,7 +33,7 @@ fn device(list: &Value, id: u64) -> &Value {
 }
 
 #[actix_web::test]
-async fn http_tells_of_devices_what_the_relay_does() {
+async fn http_shows_of_devices_what_the_relay_does() {
     let (_app, mut alice, _game, server, client) = watched(&[GATE_SWITCH, BASE_ALARM, TOOL_CUPBOARD]).await;
     let list = alice.get(&format!("/paired-servers/{server}/devices")).await.json();
     for id in [GATE_SWITCH, BASE_ALARM, TOOL_CUPBOARD] {
@@ -327,4 +327,31 @@ async fn what_happens_to_devices_is_said_and_kept() {
     assert_eq!(kept.iter().map(|entry| &entry["id"]).collect::<Vec<_>>(), said.iter().collect::<Vec<_>>());
     assert_eq!((&kept[0]["action"], &kept[0]["data"]["by"]), (&json!("turned_on"), &me));
     assert_eq!(kept[3]["data"]["hours"], 24);
+}
+
+#[actix_web::test]
+async fn a_group_follows_its_devices_and_pays_for_each() {
+    let (_app, mut alice, _game, server, _client) = watched(&[GATE_SWITCH, LIGHTS_SWITCH, BASE_ALARM]).await;
+    let path = format!("/paired-servers/{server}/device-groups");
+    let group = |devices: &[u64]| {
+        let devices: Vec<String> = devices.iter().map(u64::to_string).collect();
+        json!({ "name": "Gates", "devices": devices })
+    };
+    // The kind of the alarm was never given; its link knows it.
+    let refused =
+        alice.post(&path, Some(&group(&[GATE_SWITCH, BASE_ALARM]))).await.expect_problem(400, "invalid_request");
+    assert_eq!(refused["errors"][0]["path"], "devices[1]");
+    let made = alice.post(&path, Some(&group(&[GATE_SWITCH, LIGHTS_SWITCH]))).await.json();
+    let one = format!("{path}/{}", made["id"].as_str().unwrap());
+
+    let toggled = alice.post(&format!("{one}/toggle"), Some(&json!({ "value": true }))).await;
+    assert_eq!(toggled.status, 200, "{}", toggled.text());
+    let left = toggled.headers["ratelimit"].to_str().unwrap();
+    assert!(left.contains("\"toggle\";r=58"), "{left}");
+
+    alice.delete(&format!("/paired-servers/{server}/devices/{LIGHTS_SWITCH}")).await;
+    let renamed = edit(&mut alice, &one, json!({ "name": "Gate" })).await;
+    assert_eq!(renamed.json()["devices"], json!([GATE_SWITCH.to_string()]), "{}", renamed.text());
+    alice.delete(&format!("/paired-servers/{server}/devices/{GATE_SWITCH}")).await;
+    assert_eq!(alice.get(&path).await.json()["groups"], json!([]));
 }

@@ -123,7 +123,7 @@ async fn answering(status: u16) -> String {
 }
 
 #[actix_web::test]
-async fn keys_that_nobody_takes_are_named_with_what_to_do_and_not_shown() {
+async fn keys_that_no_neighbour_takes_are_named_with_what_to_do_and_not_shown() {
     let url = answering(401).await;
     let directory = TempDir::new().unwrap();
     let (code, text) = run(vec![

@@ -17,6 +17,7 @@ pub mod pictures;
 pub mod provider;
 pub mod push;
 pub mod raw_socket;
+pub mod registration;
 pub mod relay_client;
 
 /// One test per database engine: `on_each_database!(name, |app| { … })`.

@@ -1,6 +1,7 @@
-//! Rules about the source itself: imports only go down and never in a circle, no file is too long, and a type name
-//! means one thing.
+//! Rules about the source itself: imports only go down and never in a circle, no file is too long, a type name means
+//! one thing, and what is public is documented.
 
+mod documented;
 mod english;
 mod rooms;
 mod source;
@@ -17,16 +18,16 @@ const FLOORS: [&[&str]; 9] = [
     &["domain"],
     &["crypto", "clock"],
     &["config", "net", "panics", "terminal"],
-    &["db", "clients", "game", "uploads", "logging"],
+    &["db", "clients", "game", "uploads", "logging", "web"],
     &["vault", "catalogue"],
     &["pairings"],
-    &["relay", "push", "tracking", "billing"],
+    &["relay", "push", "tracking", "billing", "channels"],
     &["api", "rotation"],
-    &["server", "demo", "watch", "simulator", "backup", "doctor", "reports"],
+    &["server", "demo", "watch", "say", "helper", "simulator", "backup", "doctor", "reports"],
 ];
 
 /// Allowed imports from the same floor: the demo runs the server and its neighbours, and `watch` reads its file.
-const DOORS: [(&str, &str); 3] = [("demo", "server"), ("demo", "simulator"), ("watch", "demo")];
+const DOORS: [(&str, &str); 4] = [("demo", "server"), ("demo", "simulator"), ("watch", "demo"), ("say", "demo")];
 
 /// Lines of a file of `src`, tests included.
 const LINES: usize = 500;
@@ -72,6 +73,30 @@ fn imports_only_go_down() {
     for room in ["api", "relay", "db", "game", "simulator"] {
         assert!(read.contains_key(room), "the imports of {room} were read");
     }
+}
+
+/// Width of the numbers and of the names in the drawing of `src/lib.rs`.
+const DRAWN_NUMBER: usize = 4;
+const DRAWN_NAMES: usize = 32;
+
+#[test]
+fn the_tour_draws_the_floors() {
+    let lib = include_str!("../../src/lib.rs");
+    let (_, drawing) = lib.split_once("//! # The floors of the house\n").expect("the tour has the floors");
+    let drawing = drawing.split("```").nth(1).expect("the floors are drawn");
+    let mut drawn: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    let mut floor = 0;
+    for line in drawing.lines().filter_map(|line| line.strip_prefix("//! ")).filter(|line| !line.is_empty()) {
+        let (number, rest) = line.split_at(DRAWN_NUMBER);
+        floor = number.trim().parse().unwrap_or(floor);
+        drawn.entry(floor).or_default().extend(rest[..DRAWN_NAMES].split_whitespace());
+    }
+    for (index, rooms) in FLOORS.iter().enumerate() {
+        let names = drawn.remove(&(index + 1)).unwrap_or_default();
+        let [names, rooms] = [&names[..], rooms].map(|names| names.iter().copied().collect::<BTreeSet<_>>());
+        assert_eq!(names, rooms, "floor {} in the tour, and in FLOORS", index + 1);
+    }
+    assert_eq!(drawn.into_values().collect::<Vec<_>>(), [["main.rs"]]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ async fn page(ada: &mut Browser, query: &str) -> (Vec<String>, u64, Value) {
 }
 
 #[actix_web::test]
-async fn entries_are_found_by_what_who_whom_and_when() {
+async fn entries_are_found_by_action_actor_target_and_time() {
     let (app, mut ada) = start().await;
     assert_eq!(page(&mut ada, "").await, (vec![], 0, Value::Null));
     give(&mut ada, ALICE, "SCOUT").await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{audited, start};
 use crate::harness::{app::ADA, chat_platform::ChatTest};
 
-const COMMANDS: [&str; 6] = ["craft", "raid", "faq", "item", "price", "link"];
+const COMMANDS: [&str; 11] = ["craft", "raid", "faq", "item", "price", "pop", "time", "wipe", "team", "upkeep", "link"];
 
 /// Entries of the audit log about a registration.
 fn entries(target: &str, group: Value, result: &str, after: Value, begun: &Value) -> [Value; 2] {
@@ -21,21 +21,21 @@ async fn the_commands_are_registered_everywhere_or_in_a_guild_as_often_as_one_li
     let mut test = ChatTest::start().await;
     let everywhere = test.register("").await;
     assert_eq!(everywhere.status, 200, "{}", everywhere.text());
-    assert_eq!(everywhere.json(), json!({ "registered": 6, "scope": "global" }));
+    assert_eq!(everywhere.json(), json!({ "registered": 11, "scope": "global" }));
     assert_eq!(test.platform.commands(None), COMMANDS);
     assert!(test.platform.commands(Some(GUILD)).is_empty());
     let log = audited(&mut test.ada, 9).await;
     let begun = log[0]["payload"]["begun"].clone();
-    assert_eq!(log, entries("global", Value::Null, "done", json!({ "registered": 6 }), &begun));
+    assert_eq!(log, entries("global", Value::Null, "done", json!({ "registered": 11 }), &begun));
 
     for _ in 0..2 {
         let guild = test.register(&format!("?groupId={GUILD}")).await;
-        assert_eq!(guild.json(), json!({ "registered": 6, "scope": "guild" }));
+        assert_eq!(guild.json(), json!({ "registered": 11, "scope": "guild" }));
     }
     assert_eq!(test.platform.commands(Some(GUILD)), COMMANDS);
     let log = audited(&mut test.ada, 2).await;
     let begun = log[0]["payload"]["begun"].clone();
-    assert_eq!(log, entries(GUILD, json!(GUILD), "done", json!({ "registered": 6 }), &begun));
+    assert_eq!(log, entries(GUILD, json!(GUILD), "done", json!({ "registered": 11 }), &begun));
 }
 
 #[actix_web::test]

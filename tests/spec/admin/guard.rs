@@ -37,7 +37,7 @@ async fn every_route_refuses(browser: &mut Browser, status: u16, code: &str) {
 }
 
 #[actix_web::test]
-async fn without_admins_every_admin_route_is_off_whoever_calls() {
+async fn without_admins_every_admin_route_is_off_for_every_caller() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;
     every_route_refuses(&mut app.browser(), 503, "admin_disabled").await;

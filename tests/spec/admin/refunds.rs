@@ -25,7 +25,7 @@ pub async fn paid() -> (PaymentTest, Browser, String, Value) {
 }
 
 #[actix_web::test]
-async fn a_charge_is_paid_back_once_and_the_log_says_by_whom() {
+async fn a_charge_is_paid_back_once_and_the_log_names_the_admin() {
     let (mut test, mut ada, charges, charge) = paid().await;
     let id = charge["id"].as_str().unwrap().to_owned();
     assert_eq!(
@@ -93,8 +93,8 @@ async fn a_refund_whose_answer_was_lost_is_made_once_when_it_is_asked_for_again(
     let part = json!({ "chargeId": charge["id"], "amount": 200 });
     test.provider.set_faults(PaymentFaults { lose_refunds: true, ..Default::default() });
     let lost = ada.post("/admin/refund", Some(&part)).await.expect_problem(503, "payment_provider_unavailable");
-    let told = lost["detail"].as_str().unwrap();
-    assert!(told.contains("nobody knows whether the refund was made") && told.contains("is safe"), "{told}");
+    let detail = lost["detail"].as_str().unwrap();
+    assert!(detail.contains("it is not known whether the refund was made") && detail.contains("is safe"), "{detail}");
     assert_eq!(ada.get(&charges).await.json()["charges"][0]["amountRefunded"], 200, "it was made");
     let log = audited(&mut ada, 9).await;
     let unknown = json!({ "begun": "1", "after": { "error": "payment_provider_unavailable" } });

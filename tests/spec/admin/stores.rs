@@ -54,7 +54,7 @@ async fn everybody_reads_what_the_service_ships() {
 }
 
 #[actix_web::test]
-async fn a_change_is_seen_at_once_by_whoever_has_an_older_one() {
+async fn a_change_is_seen_at_once_by_clients_with_an_older_one() {
     let (app, mut ada) = start().await;
     let mut nobody = app.browser();
     let shipped = nobody.get("/store/faq").await;

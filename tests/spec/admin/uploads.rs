@@ -44,7 +44,7 @@ fn path(answer: &Answer) -> String {
 }
 
 #[actix_web::test]
-async fn an_image_is_written_anew_and_shown_for_ever() {
+async fn an_image_is_written_again_and_shown_for_ever() {
     let (app, mut ada) = start().await;
     let mut nobody = app.browser();
     for (route, format, media) in [(ICON, ImageFormat::Png, "image/png"), (WIKI, ImageFormat::WebP, "image/webp")] {

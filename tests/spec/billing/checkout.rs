@@ -116,7 +116,7 @@ async fn bad_input_is_refused_by_field() {
 }
 
 #[actix_web::test]
-async fn a_provider_that_fails_is_told_from_one_that_refuses_and_nothing_is_lost() {
+async fn a_provider_that_fails_differs_from_one_that_refuses_and_nothing_is_lost() {
     let mut test = PaymentTest::start().await;
     let body = json!({ "tier": "SCOUT" });
     for (status, expected, code) in [
@@ -200,7 +200,7 @@ async fn who_has_paid_is_not_sent_to_another_checkout_before_the_event_comes() {
 }
 
 #[actix_web::test]
-async fn a_customer_whom_the_provider_forgot_becomes_another_one() {
+async fn a_customer_that_the_provider_forgot_becomes_another_one() {
     let mut test = PaymentTest::start().await;
     let id = test.subscribe("SCOUT").await;
     test.until(|subscription| subscription["tier"] == "SCOUT").await;
@@ -299,12 +299,12 @@ async fn one_trial_for_an_account(database_url: Option<String>) {
 }
 
 #[actix_web::test]
-async fn an_account_has_one_trial_whoever_it_becomes() {
+async fn an_account_has_one_trial_as_whichever_user() {
     one_trial_for_an_account(None).await;
 }
 
 #[actix_web::test]
-async fn an_account_has_one_trial_whoever_it_becomes_on_postgres() {
+async fn an_account_has_one_trial_as_whichever_user_on_postgres() {
     let Some(database) = Postgres::create() else { return };
     one_trial_for_an_account(Some(database.url())).await;
 }

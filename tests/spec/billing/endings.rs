@@ -99,7 +99,7 @@ async fn what_the_provider_has_forgotten_stops_neither_a_checkout_nor_an_erasure
 }
 
 #[actix_web::test]
-async fn a_key_of_another_account_opens_no_checkout_and_lets_nobody_go_who_pays() {
+async fn a_key_of_another_account_opens_no_checkout_and_erases_no_paying_user() {
     let mut test = PaymentTest::start().await;
     let id = test.subscribe("SCOUT").await;
     test.until(|subscription| subscription["status"] == "ACTIVE").await;

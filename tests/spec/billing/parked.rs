@@ -27,7 +27,7 @@ struct Installed {
 impl Installed {
     /// As if its period ended this many days from now.
     fn period_ends(&self, id: &str, days: i64) {
-        let (now, end) = (self.test.app.clock.now(), chrono::Utc::now() + chrono::Duration::days(days));
+        let (now, end) = (self.test.app.clock.now(), (chrono::Utc::now() + chrono::Duration::days(days)).into());
         let id = id.to_owned();
         let stored = self.pool.write_blocking(move |db| {
             let mut stored = subscriptions::get(db, &id)?.unwrap();

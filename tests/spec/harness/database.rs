@@ -22,6 +22,24 @@ impl Postgres {
         Some(Self { server, name })
     }
 
+    /// Takes new connections, or refuses them.
+    #[allow(dead_code, reason = "for the tests of faults")]
+    pub fn admit(&self, admit: bool) {
+        let allow = format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {admit}", self.name);
+        PgConnection::establish(&self.server).unwrap().batch_execute(&allow).unwrap();
+    }
+
+    /// Ends the connections whose names begin so.
+    #[allow(dead_code, reason = "for the tests of faults")]
+    pub fn end(&self, name: &str) {
+        let end = format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE datname = '{}' AND starts_with(application_name, '{name}')",
+            self.name
+        );
+        PgConnection::establish(&self.server).unwrap().batch_execute(&end).unwrap();
+    }
+
     pub fn url(&self) -> String {
         let mut url = url::Url::parse(&self.server).expect("TEST_POSTGRES_URL is a URL");
         url.set_path(&self.name);

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use companion::api::document::openapi;
+use companion::api::routes;
 use jsonschema::Validator;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The operation of this request, if the document has the path and the method.
 pub fn operation(method: &str, path: &str) -> Option<&'static Value> {
     let method = if method == "HEAD" { "get".to_owned() } else { method.to_ascii_lowercase() };
-    let paths = openapi::value()["paths"].as_object().unwrap();
+    let paths = routes::document()["paths"].as_object().unwrap();
     // A path with fewer parameters is the one that is meant.
     let matching = paths.iter().filter(|(template, _)| is_of(path, template));
     let (_, item) = matching.min_by_key(|(template, _)| template.matches('{').count())?;
@@ -27,14 +27,14 @@ fn of_schema(schema: &Value) -> &'static Validator {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     made.entry(schema.to_string()).or_insert_with(|| {
         let mut whole = schema.clone();
-        whole["components"] = json!({ "schemas": openapi::value()["components"]["schemas"] });
+        whole["components"] = json!({ "schemas": routes::document()["components"]["schemas"] });
         Box::leak(Box::new(jsonschema::draft202012::new(&whole).unwrap()))
     })
 }
 
 /// The paths that have this method, in lower case.
 pub fn paths_with(method: &str) -> impl Iterator<Item = &'static str> {
-    let paths = openapi::value()["paths"].as_object().unwrap().iter();
+    let paths = routes::document()["paths"].as_object().unwrap().iter();
     paths.filter(move |(_, item)| item[method].is_object()).map(|(path, _)| path.as_str())
 }
 

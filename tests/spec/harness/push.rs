@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use chrono::{Duration, NaiveDateTime, TimeDelta};
+use chrono::{Duration, TimeDelta};
 use companion::{
     clock::Clock,
     config::Database,
@@ -68,7 +68,7 @@ pub struct LedgerRow {
     pub title: String,
     pub state: String,
     pub incident: Option<String>,
-    pub finished_at: Option<NaiveDateTime>,
+    pub finished_at: Option<Timestamp>,
     /// Its incident: state, and sockets that took it.
     pub heard: Option<(String, i64)>,
 }
@@ -86,7 +86,7 @@ impl LedgerRow {
 pub struct TimelineRow {
     pub kind: String,
     pub server: Option<String>,
-    pub ts: NaiveDateTime,
+    pub ts: Timestamp,
     pub title: String,
     pub message: String,
 }
@@ -183,7 +183,7 @@ impl PushTest {
             let heard = incidents::table.select((incidents::id, incidents::state, incidents::sockets)).load(db)?;
             Ok((rows, heard))
         });
-        type Row = (String, String, String, Option<String>, Option<NaiveDateTime>);
+        type Row = (String, String, String, Option<String>, Option<Timestamp>);
         let (rows, heard): (Vec<Row>, Vec<(String, String, i64)>) = rows.await.unwrap();
         let heard: HashMap<String, (String, i64)> =
             heard.into_iter().map(|(id, state, sockets)| (id, (state, sockets))).collect();
@@ -220,7 +220,7 @@ impl PushTest {
         let columns = (timeline::kind, timeline::server_id, timeline::ts, timeline::title, timeline::data);
         let pushed = timeline::table.filter(timeline::action.eq("pushed"));
         let rows = self.pool.read(move |db| Ok(pushed.order(stored()).select(columns).load(db)?)).await.unwrap();
-        let row = |(kind, server, ts, title, data): (String, Option<String>, NaiveDateTime, String, String)| {
+        let row = |(kind, server, ts, title, data): (String, Option<String>, Timestamp, String, String)| {
             let data: Value = serde_json::from_str(&data).unwrap();
             TimelineRow { kind, server, ts, title, message: data["message"].as_str().unwrap().to_owned() }
         };

@@ -294,27 +294,41 @@ fn is_name(token: &str) -> bool {
 }
 
 /// Names, `::` and single punctuation marks, without comments, texts and characters.
-fn tokens(text: &str) -> Vec<&str> {
+pub fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
+    scan(text, |token| tokens.push(token), |_| ());
+    tokens
+}
+
+/// Texts, byte texts and characters, with their quotes; lifetimes are their mark alone.
+pub fn literals(text: &str) -> Vec<&str> {
+    let mut literals = Vec::new();
+    scan(text, |_| (), |literal| literals.push(literal));
+    literals
+}
+
+/// Reads source without its comments.
+fn scan<'a>(text: &'a str, mut on_token: impl FnMut(&'a str), mut on_literal: impl FnMut(&'a str)) {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let skipped = comment(rest).or_else(|| literal(rest));
-        let length = match skipped {
-            Some(length) => length,
-            None if first.is_whitespace() => first.len_utf8(),
-            None => {
-                let length = match name_length(rest) {
-                    0 if rest.starts_with("::") => 2,
-                    0 => first.len_utf8(),
-                    length => length,
-                };
-                tokens.push(&rest[..length]);
-                length
-            }
+        let length = if let Some(length) = comment(rest) {
+            length
+        } else if let Some(length) = literal(rest) {
+            on_literal(&rest[..length]);
+            length
+        } else if first.is_whitespace() {
+            first.len_utf8()
+        } else {
+            let length = match name_length(rest) {
+                0 if rest.starts_with("::") => 2,
+                0 => first.len_utf8(),
+                length => length,
+            };
+            on_token(&rest[..length]);
+            length
         };
         rest = &rest[length..];
     }
-    tokens
 }
 
 fn name_length(text: &str) -> usize {

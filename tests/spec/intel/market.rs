@@ -12,7 +12,7 @@ use companion::{
             scan::scan,
             watch::{Finding, PriceDirection, ShopWatch, WatchSide, WatchState},
         },
-        time::{self, Timestamp},
+        time::Timestamp,
     },
     game::wire::{AppMap, AppMarkerType, app_map, app_marker::SellOrder},
     relay::state::live_state::{GameUpdate, LiveState},
@@ -40,7 +40,7 @@ struct Expected {
 
 impl Trial {
     fn start(seed: u64, shops: usize) -> Self {
-        let now = time::from_unix(1_790_000_000).unwrap();
+        let now = Timestamp::from_unix(1_790_000_000).unwrap();
         let mut world = SimulatedWorld::new(seed, now);
         let market = SeededMarket::open(&mut world, seed, shops);
         let mut live = LiveState::new(now);
@@ -131,9 +131,9 @@ fn what_a_watch_finds_is_what_the_market_shows() {
                 (watch.finding, watch.baseline) = (finding, pinned);
                 let found = Expected { state: finding.state, sold_out: finding.sold_out };
                 assert_eq!(found, Expected { state, sold_out: stock <= 0 }, "seed {seed}, {id}");
-                *findings.entry(finding.state.as_str()).or_default() += 1;
+                *findings.entry(finding.state.word()).or_default() += 1;
             }
-            trial.market.stir(&mut trial.world);
+            trial.market.step(&mut trial.world);
             // Long enough for those that vanish to be gone.
             trial.poll(4);
         }
@@ -153,7 +153,7 @@ fn the_scan_finds_the_fakes_and_little_else() {
         trial.market.plant(&mut trial.world, 12);
         trial.poll(3);
         for _ in 0..20 {
-            trial.market.stir(&mut trial.world);
+            trial.market.step(&mut trial.world);
             trial.poll(4);
         }
         let place = |x: f32, y: f32| VendorId::at(x.into(), y.into());
