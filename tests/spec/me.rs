@@ -62,7 +62,7 @@ on_each_database!(time_zone_and_locale_are_set_and_taken_away, |app| {
 });
 
 #[actix_web::test]
-async fn clients_are_told_what_there_is_without_a_session() {
+async fn clients_learn_what_there_is_without_a_session() {
     let app = TestApp::start_with(&["--relay-url=wss://relay.companion.test", "--enforce-tiers=true"]).await;
     let mut nobody = app.browser();
     let answer = nobody.get("/client-config").await;
@@ -70,7 +70,10 @@ async fn clients_are_told_what_there_is_without_a_session() {
     let config = answer.json();
     let urls = json!({ "api": BASE, "relay": "wss://relay.companion.test", "frontend": FRONTEND });
     assert_eq!(config["urls"], urls);
-    let features = json!({ "payments": false, "chat": false, "playerStats": false, "tiersEnforced": true });
+    let features = json!({
+        "payments": false, "chat": false, "playerStats": false, "registrations": false, "avatars": false,
+        "tiersEnforced": true,
+    });
     assert_eq!(config["features"], features);
     assert_eq!(config["tiers"][2]["tier"], "OVERLORD");
     assert_eq!(config["tiers"][0]["price"], Value::Null);
@@ -333,7 +336,7 @@ fn rows_naming(pool: &Pool, words: &[&str]) -> Vec<String> {
 }
 
 #[actix_web::test]
-async fn a_subscription_must_be_cancelled_before_and_late_events_are_about_nobody() {
+async fn a_subscription_must_be_cancelled_before_and_late_events_are_about_no_user() {
     let mut test = PaymentTest::start().await;
     let subscription = test.subscribe("SCOUT").await;
     test.until(|subscription| subscription["status"] == "ACTIVE").await;
@@ -390,7 +393,7 @@ async fn no_checkout_outlives_the_account_on_postgres() {
 }
 
 /// Until another connection waits for a lock of this one.
-async fn until_somebody_waits(db: &mut PgConnection) {
+async fn until_a_caller_waits(db: &mut PgConnection) {
     let waits = "SELECT 'waits' AS found FROM pg_stat_activity
         WHERE wait_event_type = 'Lock' AND datname = current_database()";
     let until_it_waits = async {
@@ -410,7 +413,7 @@ async fn a_change_that_meets_an_erasure_is_nobodys() {
     let mut other = PgConnection::establish(&database.url()).unwrap();
     other.batch_execute("BEGIN; DELETE FROM users").unwrap();
     let changing = actix_web::rt::spawn(async move { alice.patch("/me", &json!({ "locale": "en" })).await });
-    until_somebody_waits(&mut other).await;
+    until_a_caller_waits(&mut other).await;
     other.batch_execute("COMMIT").unwrap();
     changing.await.unwrap().expect_problem(401, "unauthenticated");
 }
@@ -427,7 +430,7 @@ async fn an_erasure_that_another_write_is_in_the_way_of_begins_again() {
     let mut other = PgConnection::establish(&database.url()).unwrap();
     other.batch_execute("BEGIN; SELECT id FROM paired_servers FOR UPDATE").unwrap();
     let erasing = actix_web::rt::spawn(async move { erase(&mut alice, ALICE).await.status });
-    until_somebody_waits(&mut other).await;
+    until_a_caller_waits(&mut other).await;
     let session = format!(
         "INSERT INTO sessions (id, user_id, created_at, last_seen_at, expires_at)
          VALUES ('late', '{user}', '2026-11-21', '2026-11-21', '2026-11-22'); COMMIT"

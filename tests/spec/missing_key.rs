@@ -52,10 +52,10 @@ fn seal_elsewhere(directory: &TempDir, user: &UserId) {
     let sealer = Sealer::new(&key(99), None, 1, Random::system());
     pool.write_blocking(|db| {
         let bundle = push_credentials::get(db, user)?.unwrap().in_use.sealed;
-        let other = sealer.seal(&SecretKind::PushBundle(Slot::InUse).place(user.as_str()), b"{}");
+        let other = sealer.seal(&SecretKind::PushBundle(Slot::InUse).context(user.as_str()), b"{}");
         assert!(push_credentials::replace_sealed(db, user, Slot::InUse, &bundle, &other, 1)?);
         for server in paired_servers::list_for(db, user)? {
-            let other = sealer.seal(&SecretKind::PlayerToken.place(server.id.as_str()), b"1");
+            let other = sealer.seal(&SecretKind::PlayerToken.context(server.id.as_str()), b"1");
             assert!(paired_servers::replace_token(db, &server.id, &server.player_token_sealed, &other, 1)?);
         }
         Ok(())

@@ -2,168 +2,50 @@
 
 use std::collections::BTreeSet;
 
-use companion::domain::problem;
+use companion::{api::routes, domain::problem};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{
-    app::{ADA, ADMINS, FRONTEND, TestApp},
-    browser::Browser,
-    documented,
+use crate::{
+    authorisation::ROUTES,
+    harness::{
+        app::{ADA, ADMINS, FRONTEND, TestApp},
+        browser::Browser,
+        documented,
+    },
 };
 
-/// The contract's routes that exist so far, and the extra ones it allows.
-const CONTRACT: &[&str] = &[
-    "GET /auth/platform",
-    "GET /auth/platform/callback",
-    "GET /me",
-    "PATCH /me",
-    "GET /me/export",
-    "DELETE /me",
-    "GET /me/sessions",
-    "DELETE /me/sessions",
-    "DELETE /me/sessions/{id}",
-    "GET /me/tokens",
-    "POST /me/tokens",
-    "DELETE /me/tokens/{id}",
-    "GET /client-config",
-    "GET /relay.schema.json",
-    "POST /auth/signout",
-    "POST /relay/token",
-    "POST /pairing/device/code",
-    "POST /pairing/device/activate",
-    "GET /pairing/device",
-    "POST /pairing/device/requests/{id}",
-    "DELETE /pairing/device/{id}",
-    "GET /credentials/push",
-    "PUT /credentials/push",
-    "DELETE /credentials/push",
-    "DELETE /credentials/push/refusal",
-    "POST /billing/checkout",
-    "POST /billing/portal",
-    "POST /billing/webhook",
-    "GET /paired-servers",
-    "POST /paired-servers",
-    "GET /paired-servers/{id}",
-    "DELETE /paired-servers/{id}",
-    "GET /paired-servers/{id}/devices",
-    "POST /paired-servers/{id}/devices",
-    "PATCH /paired-servers/{id}/devices/{deviceId}",
-    "POST /paired-servers/{id}/devices/{deviceId}/toggle",
-    "DELETE /paired-servers/{id}/devices/{deviceId}",
-    "GET /intel/{serverId}/tracking",
-    "POST /intel/{serverId}/tracking",
-    "PATCH /intel/{serverId}/tracking/{id}",
-    "DELETE /intel/{serverId}/tracking/{id}",
-    "GET /intel/{serverId}/tracking/{id}/sessions",
-    "GET /intel/{serverId}/aliases",
-    "GET /paired-servers/{id}/guests",
-    "POST /paired-servers/{id}/guests",
-    "DELETE /paired-servers/{id}/guests/{guestId}",
-    "GET /guest-invites",
-    "GET /guest-invites/preview",
-    "POST /guest-invites/accept",
-    "DELETE /guest-invites/{serverId}",
-    "GET /guest-invites/blocked",
-    "POST /guest-invites/blocked",
-    "DELETE /guest-invites/blocked/{userId}",
-    "GET /paired-servers/{id}/devices/{deviceId}/camera-frame",
-    "GET /paired-servers/{id}/cameras",
-    "GET /paired-servers/{id}/chat",
-    "POST /paired-servers/{id}/chat",
-    "GET /paired-servers/{id}/map",
-    "GET /paired-servers/{id}/map/image",
-    "GET /paired-servers/{id}/readiness",
-    "POST /paired-servers/{id}/drill",
-    "GET /paired-servers/{id}/alarms",
-    "POST /paired-servers/{id}/alarms/{incident}/ack",
-    "GET /paired-servers/{id}/shops",
-    "GET /paired-servers/{id}/shops/history",
-    "GET /intel/{serverId}/shops",
-    "POST /intel/{serverId}/shops",
-    "GET /intel/{serverId}/shops/scan",
-    "PATCH /intel/{serverId}/shops/{id}",
-    "DELETE /intel/{serverId}/shops/{id}",
-    "GET /intel/{serverId}/map-notes",
-    "POST /intel/{serverId}/map-notes",
-    "PATCH /intel/{serverId}/map-notes/{id}",
-    "DELETE /intel/{serverId}/map-notes/{id}",
-    "GET /intel/{serverId}/timeline",
-    "POST /chat/interactions",
-    "POST /chat/link",
-    "DELETE /chat/link",
-    "POST /admin/chat/register-commands",
-    "GET /admin/ping",
-    "GET /admin/audit",
-    "GET /admin/users",
-    "GET /admin/users/overview",
-    "GET /admin/users/{id}",
-    "POST /admin/users/{id}/sign-out",
-    "GET /admin/users/{id}/charges",
-    "POST /admin/users/{id}/subscriptions/fetch",
-    "DELETE /admin/users/{id}/subscriptions/{subscriptionId}",
-    "DELETE /admin/users/{userId}/paired-servers",
-    "DELETE /admin/paired-servers/{id}",
-    "GET /admin/analytics",
-    "POST /admin/refund",
-    "GET /admin/refunds",
-    "GET /admin/payment-events",
-    "GET /admin/beta-testers",
-    "POST /admin/beta-testers",
-    "DELETE /admin/beta-testers/{platformId}",
-    "GET /store/{name}",
-    "GET /items",
-    "GET /items/{id}",
-    "GET /wiki/tree",
-    "GET /wiki/page",
-    "GET /images/{name}",
-    "GET /admin/stores",
-    "GET /admin/store/{name}",
-    "PUT /admin/store/{name}",
-    "GET /admin/store/{name}/versions",
-    "GET /admin/store/{name}/versions/{version}",
-    "POST /admin/store/{name}/restore",
-    "GET /admin/wiki/tree",
-    "GET /admin/wiki/page",
-    "PUT /admin/wiki/page",
-    "DELETE /admin/wiki/page",
-    "GET /admin/wiki/page/versions",
-    "GET /admin/wiki/page/versions/{version}",
-    "POST /admin/wiki/page/restore",
-    "POST /admin/wiki/image",
-    "GET /admin/items",
-    "POST /admin/items/upload-icon",
-    "PUT /admin/items/{id}",
-    "DELETE /admin/items/{id}",
-    "GET /admin/items-search",
-    "GET /admin/conveyor-map",
-    "POST /admin/conveyor-map",
-    "POST /admin/conveyor-map/bulk-category",
-    "PUT /admin/conveyor-map/{shortname}",
-    "DELETE /admin/conveyor-map/{shortname}",
-    "GET /",
-    "GET /health",
-    "GET /health/db",
-    "GET /ready",
-    "GET /metrics",
-    "GET /status",
-    "GET /openapi.json",
-    "GET /docs",
-    "GET /problems",
-    "GET /problems/{code}",
-];
+/// The contract's routes that exist so far, and the extra ones it allows: `METHOD path`.
+fn contract() -> impl Iterator<Item = &'static str> {
+    ROUTES.iter().map(|(route, ..)| *route)
+}
 
 #[test]
 fn every_operation_has_a_name_of_its_own() {
-    let paths = companion::api::document::openapi::value()["paths"].as_object().unwrap();
+    let paths = routes::document()["paths"].as_object().unwrap();
     let operations = paths.values().flat_map(|item| item.as_object().unwrap().values());
     let names: Vec<&str> = operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
 }
 
+/// Readers of the document take null for a list that they go through.
+#[test]
+fn an_operation_lists_its_sign_ins_or_has_no_such_list() {
+    let paths = routes::document()["paths"].as_object().unwrap();
+    for (path, operation) in
+        paths.iter().flat_map(|(path, item)| item.as_object().unwrap().values().map(move |o| (path, o)))
+    {
+        let security = operation.get("security");
+        assert!(
+            security.is_none_or(|list| list.as_array().is_some_and(|list| !list.is_empty())),
+            "{path}: {security:?}"
+        );
+    }
+}
+
 /// The object that a GET answers, with what is flattened into it.
 fn fields_of(schema: &Value) -> Vec<(String, Value)> {
-    let schemas = &companion::api::document::openapi::value()["components"]["schemas"];
+    let schemas = &routes::document()["components"]["schemas"];
     if let Some(name) = schema["$ref"].as_str().and_then(|target| target.rsplit('/').next()) {
         return fields_of(&schemas[name]);
     }
@@ -223,7 +105,7 @@ fn places<'a>(schema: &'a Value, way: &str, found: &mut Vec<(String, &'a Value)>
 
 #[test]
 fn what_a_client_sends_has_its_limits_in_the_schema() {
-    let document = companion::api::document::openapi::value();
+    let document = routes::document();
     let (mut sent, mut found) = (Vec::new(), Vec::new());
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
@@ -267,21 +149,9 @@ fn what_a_client_sends_has_its_limits_in_the_schema() {
     assert!(found.len() > 300, "{}", found.len());
 }
 
-/// `METHOD path` of every line in the route tables.
+/// `METHOD path` of every route.
 pub fn route_table() -> BTreeSet<String> {
-    let tables = [("", include_str!("../../src/api/routes.rs")), ("/admin", include_str!("../../src/api/admin.rs"))];
-    let mut routes = BTreeSet::new();
-    for (scope, table) in tables {
-        for line in table.lines() {
-            let Some(rest) = line.trim().strip_prefix(".service(resource(\"") else { continue };
-            let (path, rest) = rest.split_once('"').unwrap();
-            for route in rest.split(".route(").skip(1) {
-                let method = route.split('(').next().unwrap().to_ascii_uppercase();
-                routes.insert(format!("{method} {scope}{path}"));
-            }
-        }
-    }
-    routes
+    routes::routes().iter().map(|route| format!("{} {}", route.method, route.path)).collect()
 }
 
 #[actix_web::test]
@@ -316,8 +186,7 @@ async fn the_document_the_route_table_and_the_contract_agree() {
             documented.insert(format!("{} {path}", method.to_ascii_uppercase()));
         }
     }
-    let contract: BTreeSet<String> = CONTRACT.iter().map(|&route| route.to_owned()).collect();
-    assert_eq!(route_table(), contract);
+    let contract: BTreeSet<String> = contract().map(str::to_owned).collect();
     assert_eq!(documented, contract);
     assert_eq!(document["components"]["securitySchemes"]["session"]["name"], "rp_sess");
     assert_eq!(document["components"]["securitySchemes"]["device"]["scheme"], "bearer");
@@ -327,16 +196,17 @@ async fn the_document_the_route_table_and_the_contract_agree() {
 #[actix_web::test]
 async fn every_route_of_the_contract_answers() {
     let app = TestApp::start().await;
-    for route in CONTRACT {
+    for route in contract() {
         let (method, path) = route.split_once(' ').unwrap();
-        let path = path.replace("{id}", "x").replace("{deviceId}", "1").replace("{incident}", "i");
+        let path =
+            path.replace("{id}", "x").replace("{deviceId}", "1").replace("{incident}", "i").replace("{groupId}", "g");
         let path = path.replace("{platformId}", "p").replace("{userId}", "u").replace("{name}", "faq");
         let path = path.replace("{guestId}", "g").replace("{serverId}", "s").replace("{code}", "not_found");
         let mut browser = app.browser();
         let request = browser.request(method.parse().unwrap(), &path);
         let status = browser.send(request).await.status;
-        // No image has been uploaded.
-        let is_missing = status == 404 && !path.starts_with("/images/");
+        // No image has been uploaded, and no link sent.
+        let is_missing = status == 404 && !path.starts_with("/images/") && !path.starts_with("/a/");
         assert!(!is_missing && status != 405, "{route}: {status}");
     }
 }
@@ -375,6 +245,7 @@ async fn every_example_of_a_body_is_taken_for_what_it_is() {
     let document = app.browser().get("/openapi.json").await.json();
     let (mut ada, at) = owner(&app, &document).await;
     let helper = app.paired(&mut ada).await;
+    let switch = at("{deviceId}");
     let mut sent = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
@@ -390,13 +261,17 @@ async fn every_example_of_a_body_is_taken_for_what_it_is() {
             if path == "/credentials/push" {
                 body["platformId"] = ADA.into();
             }
+            // A group is of the server's own switches.
+            if path.ends_with("/device-groups") {
+                body["devices"] = json!([switch]);
+            }
             let request = if path == "/credentials/push" { request.bearer_auth(&helper.token) } else { request };
             let answer = ada.send(request.json(&body)).await;
             sent += 1;
             let code = answer.json()["code"].as_str().unwrap_or_default().to_owned();
             assert!(!REFUSED_AS_WRONG.contains(&code.as_str()), "{method} {path} {body}: {}", answer.text());
             // Features that are not configured here.
-            let off = ["payments_disabled", "chat_disabled", "game_server_unavailable"];
+            let off = ["payments_disabled", "chat_disabled", "game_server_unavailable", "registration_disabled"];
             assert!(answer.status < 500 || off.contains(&code.as_str()), "{method} {path}: {}", answer.text());
         }
     }
@@ -471,7 +346,7 @@ async fn every_code_has_a_page_and_the_pages_work_without_scripts() {
     }
     browser.get("/problems/nothing").await.expect_problem(404, "not_found");
     let docs = browser.get("/docs").await.text();
-    for route in CONTRACT {
+    for route in contract() {
         let path = route.split_once(' ').unwrap().1;
         assert!(docs.contains(&format!("<code>{path}</code>")), "{path}");
     }

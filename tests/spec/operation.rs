@@ -2,7 +2,7 @@
 
 use std::{fs, future::pending, net::SocketAddr};
 
-use actix_web::{rt, web};
+use actix_web::{App, HttpResponse, HttpServer, rt, web};
 use chrono::TimeDelta;
 use companion::{
     api::context::ApiContext,
@@ -23,6 +23,7 @@ use crate::harness::{
     binary,
     browser::Browser,
     game::{self, ALICE, pair},
+    provider::Provider,
 };
 
 /// A service with its inside at hand.
@@ -30,13 +31,18 @@ struct Opened {
     clock: Clock,
     context: web::Data<ApiContext>,
     browser: Browser,
+    _provider: Provider,
     _directory: TempDir,
 }
 
 impl Opened {
     fn start() -> Self {
         let directory = TempDir::new().unwrap();
-        let flags = [format!("--data-dir={}", directory.path().display())];
+        let provider = Provider::start();
+        let flags = [
+            format!("--data-dir={}", directory.path().display()),
+            format!("--identity-login-url={}", provider.endpoint()),
+        ];
         let more =
             ["--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", "--workers=1", "--push-address=127.0.0.1:9"];
         let flags: Vec<String> = with_flags(&flags, &more).into_iter().map(str::to_owned).collect();
@@ -44,7 +50,13 @@ impl Opened {
         let server = Server::build(binary::config(&flags), clock.clone()).unwrap();
         let (context, address): (_, SocketAddr) = (server.context().clone(), server.api_addr());
         rt::spawn(server.run_until_stopped(pending()));
-        Self { clock, context, browser: Browser::new(binary::http(), address), _directory: directory }
+        Self {
+            clock,
+            context,
+            browser: Browser::new(binary::http(), address),
+            _provider: provider,
+            _directory: directory,
+        }
     }
 
     /// Lets no table of the database grow, or lets them again.
@@ -68,9 +80,11 @@ impl Opened {
 #[actix_web::test]
 async fn a_full_database_is_noticed_and_so_is_its_end() {
     let mut opened = Opened::start();
-    for path in ["/ready", "/health/db"] {
-        opened.browser.get_until(path, |answer| answer["ok"] == true).await;
+    // Links and sessions of before are loaded at first.
+    while opened.browser.get("/ready").await.status != 200 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
+    opened.browser.get_until("/health/db", |answer| answer["ok"] == true).await;
     opened.set_full(true).await;
     assert_eq!(opened.browser.get("/ready").await.status, 200, "one look counts for a moment");
     opened.clock.advance(TimeDelta::seconds(5));
@@ -118,6 +132,35 @@ async fn alarms_that_nothing_keeps_are_counted() {
 }
 
 #[actix_web::test]
+async fn each_neighbour_is_counted_before_it_is_asked() {
+    let app = TestApp::start().await;
+    let metrics = app.browser().get("/metrics").await.text();
+    for neighbour in ["sign_in", "profiles", "payments", "player_stats", "chat", "images"] {
+        for outcome in ["answered", "refused", "failed"] {
+            let series =
+                format!("companion_neighbour_requests_total{{neighbour=\"{neighbour}\",outcome=\"{outcome}\"}} ");
+            assert!(metrics.lines().any(|line| line.starts_with(&series)), "{series}");
+        }
+    }
+    app.stop().await;
+}
+
+#[actix_web::test]
+async fn a_clock_that_differs_from_the_identity_providers_is_a_warning() {
+    // A fixed time of long ago.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = || async { HttpResponse::Ok().insert_header(("date", "Sat, 21 Nov 2020 12:00:00 GMT")).finish() };
+    let server = HttpServer::new(move || App::new().default_service(web::to(answer))).workers(1).disable_signals();
+    rt::spawn(server.listen(listener).unwrap().run());
+    let app = TestApp::start_with(&[&format!("--identity-login-url=http://{address}/login")]).await;
+    let ready = app.browser().get_until("/ready", |ready| ready["warnings"][0]["path"] == "clock").await;
+    let message = ready["warnings"][0]["message"].as_str().unwrap();
+    assert!(message.contains("ahead of that of the identity provider: no user can sign in"), "{message}");
+    app.stop().await;
+}
+
+#[actix_web::test]
 async fn the_status_is_a_page_for_browsers_and_json_for_programs() {
     let app = TestApp::start().await;
     let mut browser = app.browser();
@@ -146,7 +189,7 @@ async fn the_status_is_a_page_for_browsers_and_json_for_programs() {
 }
 
 #[actix_web::test]
-async fn with_a_token_metrics_are_for_whoever_brings_it() {
+async fn with_a_token_metrics_are_for_its_bearer() {
     const TOKEN: &str = "0123456789abcdef0123";
     let flag = format!("--metrics-token={TOKEN}");
     let app = TestApp::start_with(&[&flag]).await;

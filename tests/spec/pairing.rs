@@ -197,7 +197,7 @@ async fn one_ipv6_48_gets_twenty_lookups_and_users_elsewhere_pair_as_ever() {
     let app = TestApp::start_with(PROXY).await;
     let mut alice = app.signed_in(ALICE).await;
     let live = code(&mut alice).await;
-    let of_48 = |households| (0..households).map(|number| format!("2001:db8:1:{number:x}::1"));
+    let of_48 = |client_networks| (0..client_networks).map(|number| format!("2001:db8:1:{number:x}::1"));
     let statuses = guess_from(&app, &[&live], of_48(2_000)).await;
     assert_eq!((count(&statuses, 401), count(&statuses, 429)), (20, 1_980));
     HelperDevice::new(app.browser(), "2001:db8:1:ffff::1").activate(&live).await.expect_problem(429, "rate_limited");

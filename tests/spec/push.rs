@@ -6,10 +6,7 @@ use chrono::Duration;
 use companion::{
     clock::Clock,
     db::failed_pushes,
-    domain::{
-        credential::RefusalReason,
-        time::{self, Timestamp},
-    },
+    domain::{credential::RefusalReason, time::Timestamp},
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
         push_service::{PushService, PushedServer, news},
@@ -60,7 +57,7 @@ async fn watched() -> Watched {
 
 /// Each entry of the timeline: kind, server, time, title, message.
 fn entries(rows: &[TimelineRow]) -> Vec<(&str, Option<&str>, Timestamp, &str, &str)> {
-    rows.iter().map(|row| (&*row.kind, row.server.as_deref(), row.ts.and_utc(), &*row.title, &*row.message)).collect()
+    rows.iter().map(|row| (&*row.kind, row.server.as_deref(), row.ts, &*row.title, &*row.message)).collect()
 }
 
 #[actix_web::test]
@@ -233,10 +230,10 @@ async fn an_alarm_of_an_unknown_server_is_stored_and_one_of_long_ago_is_marked_l
     test.push_sent(PHONE, named.alarm("Of the night", "It was here"), night);
     let late = client.expect("raid").await;
     assert_eq!((&late["alarmName"], &late["late"]), (&json!("Of the night"), &json!(true)));
-    assert_eq!(late["ts"], json!(time::to_wire(night)), "when it was sent");
+    assert_eq!(late["ts"], json!(night.to_wire()), "when it was sent");
     client.until(&server, |state| state["raids"].as_object().is_some_and(|raids| raids.len() == 1)).await;
     let shown = &client.state(&server)["raids"][late["incident"].as_str().unwrap()];
-    assert_eq!((&shown["late"], &shown["firstAt"]), (&json!(true), &json!(time::to_wire(night))));
+    assert_eq!((&shown["late"], &shown["firstAt"]), (&json!(true), &json!(night.to_wire())));
     assert!(shown["endedAt"].is_string(), "it does not open as fresh");
     test.push_sent(PHONE, named.alarm("Just now", ""), fresh);
     let raid = client.expect("raid").await;
@@ -290,7 +287,7 @@ async fn a_push_that_always_fails_is_kept_aside_and_the_next_alarm_comes_through
     let poison = test.push(at("play.example.com", 28_083).alarm("Poison", "C4 on the airlock"));
     let (user, id) = (test.user_of(ALICE), poison.clone());
     test.pool
-        .write(move |db| failed_pushes::count(db, &user, &id, "panicked", chrono::Utc::now()))
+        .write(move |db| failed_pushes::count(db, &user, &id, "panicked", chrono::Utc::now().into()))
         .await
         .expect("the user is there");
     upload(&mut helper, PHONE).await;
@@ -537,6 +534,25 @@ async fn deaths_logins_news_and_unknown_kinds_are_stored_in_the_timeline() {
     ];
     assert_eq!(entries(&rows), expected);
     assert_eq!(test.ledger().await, []);
+    // Entries without a paired server are the user's own, in pages.
+    let mut paged = Vec::new();
+    let mut next = String::new();
+    loop {
+        let page = alice.get(&format!("/me/news?limit=2{next}")).await.json();
+        let shown = |entry: &Value| format!("{} {}: {}", entry["kind"], entry["title"], entry["message"]);
+        paged.extend(page["news"].as_array().unwrap().iter().map(shown));
+        let Some(before) = page["next"].as_str() else { break };
+        next = format!("&before={before}");
+    }
+    paged.sort();
+    let own = [
+        r#""death" "You were killed by Eve": "Sim Valley""#,
+        r#""news" "Wipe day": "A new map for all""#,
+        r#""other" "Clan": "War""#,
+    ];
+    assert_eq!(paged, own);
+    let mut bob = test.app.signed_in(BOB).await;
+    assert_eq!(bob.get("/me/news").await.json(), json!({ "news": [], "next": null }));
 }
 
 #[actix_web::test]
@@ -889,7 +905,7 @@ async fn a_drill_is_delivered_like_an_alarm_and_counts_its_sockets() {
     let answer = alice.post(&path, None).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let drill = client.expect("raid").await;
-    assert_eq!(answer.json(), json!({ "incident": drill["incident"], "sockets": 1 }));
+    assert_eq!(answer.json(), json!({ "incident": drill["incident"], "sockets": 1, "channels": [], "teamChat": null }));
     assert_eq!((&drill["drill"], &drill["count"], &drill["update"]), (&json!(true), &json!(1), &json!(false)));
     assert_ne!(drill["incident"], raid["incident"]);
     test.ledger_until(&[("push", "Base alarm", "opened", Some(1)), ("drill", "Drill", "opened", Some(1))]).await;

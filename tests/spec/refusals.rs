@@ -8,7 +8,7 @@ use yaml_rust2::YamlLoader;
 
 use crate::harness::app::TestApp;
 
-/// Guesses, each from a household of its own in one /48.
+/// Guesses, each from a client network of its own in one /48.
 const GUESSES: usize = 400;
 
 /// All that was counted with these labels.

@@ -55,7 +55,7 @@ fn fill(pool: &Pool) {
             let (id, server) = (user(number), format!("server-{number:04}"));
             users::sign_in(db, &id, &id.as_str().into(), None, now())?;
             let bundle = |at: Timestamp| {
-                let mut sealed = sealer.seal(&BUNDLE.place(id.as_str()), bundle_of(&id).as_bytes());
+                let mut sealed = sealer.seal(&BUNDLE.context(id.as_str()), bundle_of(&id).as_bytes());
                 sealed[20] ^= u8::from(number == 7 && at == now());
                 SealedBundle { sealed, key_version: 1, uploaded_at: at, uploaded_by: None, expires_at: at }
             };
@@ -69,7 +69,7 @@ fn fill(pool: &Pool) {
                 address: "192.0.2.1".into(),
                 port: 28082,
                 player_id: ALICE.into(),
-                player_token_sealed: if number == 8 { &lost } else { &sealer }.seal(&TOKEN.place(&server), b"1234"),
+                player_token_sealed: if number == 8 { &lost } else { &sealer }.seal(&TOKEN.context(&server), b"1234"),
                 key_version: 1,
             };
             paired_servers::put(db, &server.as_str().into(), &pairing, now())?;
@@ -220,8 +220,8 @@ async fn rotate(database: &Database, database_url: &str) {
     for (name, (sealed, _)) in &last {
         let id = name.rsplit(' ').next().unwrap();
         let opened = match name.starts_with("Token") {
-            true => only_new.open(&TOKEN.place(id), sealed),
-            false => only_new.open(&BUNDLE.place(id), sealed),
+            true => only_new.open(&TOKEN.context(id), sealed),
+            false => only_new.open(&BUNDLE.context(id), sealed),
         };
         assert_eq!(opened.is_ok(), !["InUse user-0007", "Token server-0008"].contains(&name.as_str()), "{name}");
     }
@@ -239,7 +239,10 @@ async fn rotate(database: &Database, database_url: &str) {
     .unwrap();
     let (code, printed) = keys_status(run(2, Some(1)));
     assert_eq!(code, Some(0), "{printed}");
-    assert!(!printed.contains("waiting") && printed.contains("CREDS_ENCRYPTION_KEY_PREV is not needed"), "{printed}");
+    assert!(
+        !printed.contains("waiting") && printed.contains("CREDS_ENCRYPTION_KEY_PREV is no longer needed"),
+        "{printed}"
+    );
 }
 
 #[actix_web::test]

@@ -227,7 +227,7 @@ async fn a_relay_token_names_user_scope_and_expiry() {
 }
 
 #[actix_web::test]
-async fn whoever_ends_all_that_a_page_lists_and_then_asks_for_the_next_ends_all() {
+async fn ending_all_that_each_page_lists_ends_all() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;
     for number in 0..7 {

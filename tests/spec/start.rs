@@ -44,13 +44,18 @@ async fn a_database_that_fails_at_first_is_reported_and_delays_links_and_session
     let test = test.restart_after(move |pool| rename(pool, &tables, "", "_gone")).await;
     let mut browser = test.app.browser();
     let problem = browser.get("/ready").await.expect_problem(503, "not_ready");
-    let missing = ["gameLinks", "pushSessions"].map(|part| json!({ "path": part, "message": "not loaded yet" }));
-    assert_eq!(problem["errors"], json!(missing));
+    let missing = [
+        ("database", "takes no alarms, which are kept in a file"),
+        ("gameLinks", "not loaded yet"),
+        ("pushSessions", "not loaded yet"),
+    ];
+    assert_eq!(problem["errors"], json!(missing.map(|(path, message)| json!({ "path": path, "message": message }))));
     for path in ["/health", "/health/db"] {
         assert_eq!(browser.get(path).await.status, 200, "{path}");
     }
 
     rename(&test.pool, &tables, "_gone", "");
+    test.app.clock.advance(chrono::TimeDelta::seconds(6));
     test.until(|push| push.connected(PHONE.0)).await;
     let opened = async {
         while game.connections() == 0 || browser.get("/ready").await.status != 200 {

@@ -11,7 +11,7 @@ use crate::harness::{
 };
 
 #[actix_web::test]
-async fn somebody_elses_server_is_unknown() {
+async fn the_server_of_another_user_is_unknown() {
     let app = TestApp::start_beside_games().await;
     let game = game::still(&app).await;
     let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
@@ -90,6 +90,8 @@ async fn a_deletion_beside_a_drill_and_a_subscription_leaves_no_link() {
         assert!(matches!(drilled.status, 200 | 404 | 503), "{}", drilled.text());
         client.expect_error("unknown_server").await;
         drilling.post(&drill, None).await.expect_problem(404, "not_found");
+        // Drills are twenty an hour.
+        app.clock.advance(chrono::Duration::minutes(6));
     }
     let gone = async {
         while game.connections() > 0 {

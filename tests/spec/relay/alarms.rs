@@ -73,7 +73,7 @@ fn raids(state: &Value) -> Vec<(&String, &Value)> {
 }
 
 #[actix_web::test]
-async fn an_alarm_that_nobody_watched_is_in_the_next_snapshot_also_after_a_restart() {
+async fn an_alarm_without_watchers_is_in_the_next_snapshot_also_after_a_restart() {
     let mut base = Base::start(TestApp::start_beside_games().await).await;
     base.game.world(|world| world.fire_alarm(BASE_ALARM));
     let alarms = base.alarms_until(&["unheard"]).await;
@@ -143,7 +143,7 @@ async fn one_users_acknowledgement_is_seen_by_all_and_stored() {
 }
 
 #[actix_web::test]
-async fn nobody_sees_what_an_erased_guest_took_note_of() {
+async fn no_one_sees_what_an_erased_guest_took_note_of() {
     let mut base = Base::start(TestApp::start_beside_games().await).await;
     let mut bob = base.app.signed_in(BOB).await;
     share(&mut base.alice, &base.server, &mut bob).await;
@@ -213,7 +213,7 @@ async fn an_alarm_that_is_over_ends_and_is_forgotten_after_a_day() {
 }
 
 #[actix_web::test]
-async fn an_alarm_that_waits_for_the_database_is_told_before_the_service_stops() {
+async fn an_alarm_that_waits_for_the_database_is_sent_before_the_service_stops() {
     let flags = ["--allow-private-game-servers=true", LINKS, "--drain-seconds=0"];
     let mut base = Base::start(TestApp::start_with(&flags).await).await;
     let mut client = base.watch().await;

@@ -164,6 +164,17 @@ async fn every_fault_is_visible_and_healed_and_the_healthy_server_does_not_notic
 }
 
 #[actix_web::test]
+async fn a_line_of_chat_whose_broadcast_cannot_be_read_comes_with_the_history() {
+    let (_app, _alice, game, server, mut client) = watched(&[]).await;
+    client.until(&server, is_connected).await;
+    game.faults(|faults| faults.rubbish_broadcasts = true);
+    for text in ["first", "second"] {
+        game.world(|world| world.say(TEAM[1].0, text));
+        client.expect_where("chat", |message| message["chat"]["text"] == text).await;
+    }
+}
+
+#[actix_web::test]
 async fn a_toggle_whose_link_ends_may_have_happened() {
     let (_app, _alice, game, server, mut client) = watched(&[GATE_SWITCH]).await;
     client.until(&server, |state| gate(state) == false).await;

@@ -59,7 +59,7 @@ async fn no_ten_seconds_hold_more_than_sixty_frames() {
 /// More lines than may wait for a socket, from several game servers, because each is cut at a hundred in ten seconds.
 /// Slow: the number of dropped lines is sent after ten seconds.
 #[actix_web::test]
-async fn a_flood_of_chat_stops_neither_patches_nor_pongs_and_is_told() {
+async fn a_flood_of_chat_stops_neither_patches_nor_pongs_and_is_reported() {
     const SERVERS: usize = 10;
     const LINES: usize = 100;
     let app = TestApp::start_beside_games().await;

@@ -27,7 +27,7 @@ async fn markers_beyond_the_limit_are_refused_shown_as_stale_and_hold_up_nothing
     assert!(client.state(&server)["server"].get("stale").is_none(), "while all is fresh, nothing is said");
     let known = client.state(&server)["mapMarkers"].clone();
     game.faults(|faults| faults.extra_markers = 25_000);
-    let as_of = companion::domain::time::to_wire(app.clock.now());
+    let as_of = app.clock.now().to_wire();
     app.clock.advance(TimeDelta::seconds(10));
     client.until(&server, |state| state["server"]["stale"]["mapMarkers"]["asOf"] == as_of.as_str()).await;
     game.world(|world| world.set_switch(GATE_SWITCH, true)).unwrap();
@@ -47,7 +47,7 @@ async fn markers_beyond_the_limit_are_refused_shown_as_stale_and_hold_up_nothing
 #[actix_web::test]
 async fn without_a_link_everything_becomes_stale_and_is_fresh_again_with_it() {
     let (app, _alice, game, server, mut client) = watched(&[GATE_SWITCH]).await;
-    let known_at = companion::domain::time::to_wire(app.clock.now());
+    let known_at = app.clock.now().to_wire();
     game.stop().await;
     client.until(&server, |state| state["server"]["connection"] == "unreachable").await;
     app.clock.advance(TimeDelta::hours(1));

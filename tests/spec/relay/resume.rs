@@ -59,7 +59,7 @@ async fn who_was_away_gets_one_patch_on_whichever_thread() {
 }
 
 #[actix_web::test]
-async fn who_missed_nothing_is_told_so_and_goes_on() {
+async fn a_client_that_missed_nothing_is_answered_so_and_goes_on() {
     let (app, mut alice, game, server, known) = left().await;
     let mut clients = Vec::new();
     for _ in 0..4 {
@@ -110,7 +110,7 @@ async fn a_position_that_leads_nowhere_is_answered_with_a_snapshot() {
 }
 
 #[actix_web::test]
-async fn an_alarm_that_nobody_heard_is_heard_by_who_comes_back() {
+async fn an_unheard_alarm_is_heard_by_a_client_that_comes_back() {
     let (app, mut alice, game, server, known) = left().await;
     game.world(|world| world.fire_alarm(BASE_ALARM));
     let path = format!("/paired-servers/{server}/alarms");

@@ -82,7 +82,7 @@ async fn a_client_gets_what_it_names_and_goes_on_from_there() {
         let mut other = RelayClient::connect(&app, &mut alice).await;
         other.send(resume(sections.clone())).await;
         let state = other.expect_snapshot(&server).await.state;
-        assert_eq!(keys(&state).len(), sections.as_array().map_or(6, Vec::len));
+        assert_eq!(keys(&state).len(), sections.as_array().map_or(7, Vec::len));
     }
     again.send(json!({ "type": "subscribe", "serverId": server, "sections": ["chat"] })).await;
     again.expect_error("malformed").await;

@@ -44,7 +44,7 @@ async fn stalled(app: &TestApp, token: &str, server: &str) -> RawSocket {
 
 /// Slow: no client is called dead before a ping, which goes out after 25 s, is without a pong for 10 s.
 #[actix_web::test]
-async fn clients_that_never_read_are_dropped_and_cost_nobody_anything() {
+async fn clients_that_never_read_are_dropped_and_cost_no_one_anything() {
     let (app, mut alice, game, server, mut client) = large().await;
     // One is silent, one goes on talking; neither reads.
     let token = relay_client::token(&mut alice).await;

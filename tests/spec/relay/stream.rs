@@ -137,7 +137,8 @@ async fn chat_is_mirrored_once_and_history_is_not() {
     let second = client.expect("chat").await["chat"].take();
     assert!(second["id"].is_string() && second["id"] != first["chat"]["id"], "{second}");
     assert_eq!((&second["author"], &second["text"]), (&json!(TEAM[2].1), &json!("bye")));
-    assert_eq!(second.as_object().unwrap().len(), 4, "id, author, text, ts");
+    assert_eq!(second["authorId"], json!(TEAM[2].0.to_string()));
+    assert_eq!(second.as_object().unwrap().len(), 5, "id, author, authorId, text, ts");
     // The line comes again with the history after a reconnect, and is not delivered again.
     game.drop_connections();
     client.until(&server, |state| state["server"]["connection"] == "unreachable").await;
