@@ -187,7 +187,7 @@ async fn watch_a_player_come_and_go(mut test: Tracked) {
 }
 
 #[actix_web::test]
-async fn who_comes_and_goes_is_told_and_kept() {
+async fn who_comes_and_goes_is_reported_and_kept() {
     watch_a_player_come_and_go(Tracked::start().await).await;
 }
 
@@ -305,7 +305,7 @@ async fn tracking_goes_on_after_a_restart_and_ends_with_the_server() {
 }
 
 #[actix_web::test]
-async fn without_a_service_players_are_kept_and_nobody_is_looked_for() {
+async fn without_a_service_players_are_kept_and_none_is_looked_for() {
     let app = TestApp::start_with(&["--allow-private-game-servers=true"]).await;
     let mut alice = app.signed_in(ALICE).await;
     let server = pair_port(&mut alice, PORT).await;

@@ -1,0 +1,8 @@
+//! Commands in the team's chat: a teammate says a line in the game, and the answer comes back in team chat.
+
+mod alarms;
+mod bots;
+mod commands;
+mod room;
+mod two_services;
+mod two_users;
