@@ -82,8 +82,10 @@ schemathesis.openapi.format("binary", strategies.just(png(0)))
 
 
 def of(operation):
-    """The user who calls this operation: always the same, so that what one operation made is there for its next."""
-    return WORLDS[zlib.crc32(f"{operation.method} {operation.path}".encode()) % len(WORLDS)]
+    """The user who calls this operation: one for all operations on a collection, so that what one made is there for the
+    next."""
+    collection = re.sub(r"^/(paired-servers/\{id\}|intel/\{serverId\})/", "/server/", operation.path).split("/{")[0]
+    return WORLDS[zlib.crc32(collection.encode()) % len(WORLDS)]
 
 
 if SIGNED_IN:
@@ -140,6 +142,8 @@ KNOWN = {
     "DELETE /admin/conveyor-map/{shortname}": {"shortname": "sulfur"},
     "POST /intel/{serverId}/shops": {"vendorId": "1_2", "itemId": ITEM, "currencyId": SCRAP},
     "PATCH /intel/{serverId}/shops/{id}": {"currencyId": SCRAP},
+    # Of a player who is not the caller.
+    "POST /paired-servers/{id}/guests": {"platformId": "76561198000000005"},
     "POST /me/tokens": {"expiresAt": "2099-01-01T00:00:00Z"},
     "PATCH /me": {"locale": "de-CH", "timeZone": "Europe/Berlin"},
 }

@@ -1,0 +1,115 @@
+// Shared by the tests of the pages: a demo of our own, and a browser that keeps a record of everything that goes wrong.
+
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before } from "node:test";
+import { chromium } from "playwright-core";
+
+const ROOT = new URL("../..", import.meta.url).pathname;
+const PROGRAM = process.env.COMPANION ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/companion");
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const START_DEADLINE = 60_000;
+
+/** Starts a demo on free ports. */
+export async function startDemo({ options = [] } = {}) {
+  const directory = mkdtempSync(join(tmpdir(), "companion-web-"));
+  const data = join(directory, "data");
+  const child = spawn(PROGRAM, ["demo", "--port=0", `--data-dir=${data}`, ...options], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  const started = new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`the demo did not start:\n${output}`)), START_DEADLINE);
+    child.stdout.on("data", (bytes) => {
+      output += bytes;
+      if (!output.includes("Ctrl-C ends the demo")) return;
+      clearTimeout(timer);
+      resolve(undefined);
+    });
+    child.stderr.on("data", () => {});
+    child.on("exit", (code) => reject(new Error(`the demo ended with ${code}:\n${output}`)));
+  });
+  await started;
+  const file = JSON.parse(readFileSync(join(data, "demo.json"), "utf8"));
+  return {
+    ...file,
+    serverId: file.servers[0].id,
+    call: (method, path, body) => call(file, method, path, body),
+    stop: async () => {
+      await new Promise((resolve) => child.once("exit", resolve) && child.kill("SIGINT"));
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+async function call({ apiUrl, cookie }, method, path, body) {
+  const headers = { cookie, ...(body ? { "content-type": "application/json" } : {}) };
+  const answer = await fetch(apiUrl + path, { method, headers, body: body && JSON.stringify(body) });
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+  return answer.headers.get("content-type")?.includes("json") ? answer.json() : answer.text();
+}
+
+/** A browser for all tests of a file. */
+export const launch = () =>
+  chromium.launch({
+    executablePath: CHROMIUM,
+    // A page that a test has edited is of no address, and would not reach the relay of this machine.
+    args: ["--no-sandbox", "--disable-features=LocalNetworkAccessChecks"],
+  });
+
+/** The demo and the browser of a file of tests, once `useDemo` was called. */
+export let demo;
+export let browser;
+
+/** Starts a demo and a browser before the tests of the file that calls it, and ends both after them. */
+export function useDemo() {
+  before(async () => {
+    [demo, browser] = await Promise.all([startDemo(), launch()]);
+  });
+  after(async () => {
+    await browser?.close();
+    await demo?.stop();
+  });
+}
+
+/**
+ * A page that is signed in. `faults` are errors of its console, reports of its policy, failed requests and requests to
+ * other origins; a test ends with none. `prepare` is called with the page before it is loaded.
+ */
+export async function openPage(
+  browser,
+  demo,
+  { width = 1366, height = 768, path = "/", signedIn = true, prepare = null, ...context } = {},
+) {
+  const settings = { viewport: { width, height }, locale: "en-GB", timezoneId: "UTC", ...context };
+  const session = await browser.newContext(settings);
+  if (signedIn) {
+    const [name, value] = demo.cookie.split("=");
+    await session.addCookies([{ name, value, url: demo.apiUrl }]);
+  }
+  const page = await session.newPage();
+  const faults = [];
+  const allowed = new Set([new URL(demo.apiUrl).host, new URL(demo.relayUrl).host, new URL(demo.openUrl).host]);
+  page.on("console", (message) => {
+    const { url } = message.location();
+    // A map that the demo does not know yet is a 404, which browsers log.
+    const isUnknownMap = /\/paired-servers\/[^/]+\/map$/.test(url) && message.text().includes("404");
+    if (message.type() === "error" && !isUnknownMap) faults.push(`console: ${message.text()} ${url}`);
+  });
+  page.on("pageerror", (error) => faults.push(`error: ${error.stack}`));
+  page.on("request", (request) => {
+    const { protocol, host } = new URL(request.url());
+    if (protocol.startsWith("http") && !allowed.has(host)) faults.push(`foreign: ${request.url()}`);
+  });
+  await page.addInitScript(() => {
+    addEventListener("securitypolicyviolation", (event) =>
+      console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`),
+    );
+    localStorage.setItem("tab", "team");
+  });
+  await prepare?.(page);
+  await page.goto(demo.apiUrl + path);
+  return { page, faults, close: () => session.close() };
+}
