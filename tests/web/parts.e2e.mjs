@@ -1,0 +1,235 @@
+// Parts of the dashboard that a player uses now and then: timers, groups of switches, watched prices, older entries of
+// the feed, pictures of players.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { browser, demo, openPage, useDemo } from "./lib.mjs";
+
+useDemo();
+
+const live = (page) => page.getByRole("status", { name: "Connection" }).filter({ hasText: /^live/ }).waitFor();
+
+test("players have their pictures, which come from the service", async () => {
+  const { page, faults, close } = await openPage(browser, demo);
+  await live(page);
+  await page.waitForFunction(() => document.querySelectorAll("#panel .avatar img").length >= 3);
+  const widths = await page.$$eval("#panel .avatar img", (images) => images.map(({ naturalWidth }) => naturalWidth));
+  assert.deepEqual([...new Set(widths)], [64]);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("two players of one name keep their own pictures in the chat", async () => {
+  const ids = [];
+  const prepare = (page) =>
+    page.routeWebSocket(/\/v1$/, (socket) => {
+      const relay = socket.connectToServer();
+      relay.onMessage((data) => {
+        const message = JSON.parse(String(data));
+        socket.send(data);
+        if (message.type !== "snapshot") return;
+        ids.push(...Object.keys(message.state.team.members).slice(0, 2));
+        for (const [at, authorId] of ids.entries()) {
+          const chat = { id: `twin ${at}`, author: "Twin", authorId, text: `line ${at}`, ts: new Date().toISOString() };
+          socket.send(JSON.stringify({ type: "chat", serverId: message.serverId, chat }));
+        }
+      });
+    });
+  const { page, faults, close } = await openPage(browser, demo, { prepare });
+  const pictures = page.locator(".chat-line").filter({ hasText: "Twin" }).locator("img");
+  await pictures.nth(1).waitFor();
+  const shown = await pictures.evaluateAll((images) => images.map(({ src }) => src.split("/").at(-2)));
+  assert.deepEqual(shown, ids);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("a switch that turns back says when, and is left as it is by a press", async () => {
+  const devices = `/paired-servers/${demo.serverId}/devices`;
+  const gate = (await demo.call("GET", devices)).devices.find(({ name }) => name === "Gate");
+  await demo.call("PATCH", `${devices}/${gate.deviceId}`, { customCommand: "gate" });
+  const { page, faults, close } = await openPage(browser, demo);
+  await live(page);
+  await page.getByRole("tab", { name: "Devices" }).click();
+  const chat = page.getByRole("textbox", { name: "Say something" });
+  await chat.fill("!gate on 5m");
+  await chat.press("Enter");
+  const row = page.locator("#panel li").filter({ has: page.getByRole("switch", { name: "Gate" }) });
+  await row.getByText(/^off again in (5:00|4:[0-5][0-9])$/).waitFor();
+  await row.getByRole("button", { name: "Leave it on" }).click();
+  await row.getByText(/^off again/).waitFor({ state: "hidden" });
+  assert.equal(await row.getByRole("switch").getAttribute("aria-checked"), "true");
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("a timer of the team's chat counts down, also after a lost connection", async () => {
+  const { page, faults, close } = await openPage(browser, demo);
+  await live(page);
+  const chat = page.getByRole("textbox", { name: "Say something" });
+  await chat.fill("!timer 40m crate opens");
+  await chat.press("Enter");
+  const timer = page.getByRole("list", { name: "Timers" }).getByRole("listitem").filter({ hasText: "crate opens" });
+  await timer.getByText(/^(40:00|39:[0-5][0-9])$/).waitFor();
+  await page.evaluate(() => dispatchEvent(new PageTransitionEvent("pagehide")));
+  await page
+    .getByRole("status", { name: "Connection" })
+    .filter({ hasText: /^offline/ })
+    .waitFor();
+  await page.evaluate(() => dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true })));
+  await live(page);
+  // A caller gets one answer in two seconds: these have passed then.
+  await timer.getByText(/^39:([0-4][0-9]|5[0-6])$/).waitFor();
+  await chat.fill("!timer off 1");
+  await chat.press("Enter");
+  await timer.waitFor({ state: "detached" });
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("switches are grouped, and switched as one", async () => {
+  const { page, faults, close } = await openPage(browser, demo);
+  await live(page);
+  await page.getByRole("tab", { name: "Devices" }).click();
+  await page.getByRole("button", { name: "Group switches" }).click();
+  const panel = page.locator("#panel");
+  await panel.getByRole("textbox", { name: "Name", exact: true }).fill("All of it");
+  await panel.getByRole("textbox", { name: "Its word in team chat" }).fill("all");
+  const boxes = panel.getByRole("checkbox");
+  const count = await boxes.count();
+  for (let at = 0; at < count; at += 1) await boxes.nth(at).check();
+  await page.getByRole("button", { name: "Add the group" }).click();
+  const group = page.getByRole("switch", { name: "All of it" });
+  await group.waitFor();
+  for (let turn = 0; turn < 2; turn += 1) {
+    const wanted = (await group.getAttribute("aria-checked")) !== "true";
+    await group.click();
+    await page.locator(`[role=switch][aria-label="All of it"][aria-checked="${wanted}"]:not([aria-busy])`).waitFor();
+    const { devices } = await demo.call("GET", `/paired-servers/${demo.serverId}/devices`);
+    const switches = devices.filter(({ kind }) => kind === "switch");
+    assert.deepEqual([...new Set(switches.map(({ value }) => value))], [wanted]);
+  }
+  await page.getByRole("button", { name: "Name, word and switches" }).click();
+  await page.getByRole("button", { name: "Remove the group" }).click();
+  await page.getByRole("button", { name: "Sure?" }).click();
+  await group.waitFor({ state: "detached" });
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("a watched price is changed, and no longer watched", async () => {
+  const { page, faults, close } = await openPage(browser, demo);
+  await live(page);
+  await page.getByRole("tab", { name: "Shops" }).click();
+  await page.locator("#panel .row button[aria-expanded]").first().click();
+  await page.getByRole("button", { name: "Watch", exact: true }).click();
+  await page.getByRole("heading", { name: "Watched prices" }).waitFor();
+  await page.getByRole("button", { name: /^Change the watch of/ }).click();
+  await page.getByLabel(/^Expected price/).fill("37");
+  await page.getByLabel("There is news when the price").selectOption("atMost");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("news at most 37").waitFor();
+  const { shops } = await demo.call("GET", `/intel/${demo.serverId}/shops`);
+  assert.deepEqual([shops[0].expectedPrice, shops[0].direction], [37, "atMost"]);
+  await page.getByRole("button", { name: /^Change the watch of/ }).click();
+  await page.getByRole("button", { name: "Stop watching" }).click();
+  await page.getByRole("button", { name: "Sure?" }).click();
+  await page.getByRole("heading", { name: "Watched prices" }).waitFor({ state: "detached" });
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("older entries of the feed are shown, each once, to the first", async () => {
+  const timeline = `/intel/${demo.serverId}/timeline?limit=500`;
+  const gate = (await demo.call("GET", `/paired-servers/${demo.serverId}/devices`)).devices.find(
+    ({ name }) => name === "Gate",
+  );
+  let entries = [];
+  for (let on = !gate.value; entries.length < 7; on = !on) {
+    await demo.call("POST", `/paired-servers/${demo.serverId}/devices/${gate.deviceId}/toggle`, { value: on });
+    ({ entries } = await demo.call("GET", timeline));
+  }
+  const { page, faults, close } = await openPage(browser, demo);
+  // Pages of two entries, so that a few events are many pages.
+  await page.route(/\/timeline\?limit=/, (route) =>
+    route.continue({
+      url: route
+        .request()
+        .url()
+        .replace(/limit=\d+/, "limit=2"),
+    }),
+  );
+  await page.reload();
+  await live(page);
+  await page.getByRole("button", { name: "Devices", exact: true }).click();
+  const older = page.getByRole("button", { name: "Show older ones" });
+  const rows = page.locator(".feed > li");
+  while (await older.isVisible()) {
+    await older.click();
+    await page.waitForFunction(() => !document.querySelector(".feed-block .form button")?.disabled);
+  }
+  const wanted = (await demo.call("GET", timeline)).entries.filter(({ kind }) => kind === "device");
+  assert.ok(wanted.length >= 2);
+  assert.equal(await rows.count(), wanted.length);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("the example of relay-client.md works as it is written", async () => {
+  const files = new URL("../../src/web/files/", import.meta.url);
+  const directory = mkdtempSync(join(tmpdir(), "companion-relay-"));
+  for (const name of ["relay-client.js", "relay-parts.js", "relay-patch.js"]) {
+    cpSync(new URL(name, files), join(directory, name));
+  }
+  const { token } = await demo.call("POST", "/me/tokens", { label: "Example", scopes: ["read", "devices"] });
+  const [, code] = readFileSync(new URL("relay-client.md", files), "utf8").match(/```js\n([\s\S]*?)```/);
+  writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
+  writeFileSync(
+    join(directory, "example.js"),
+    code.replace("https://companion.example.org", demo.apiUrl).replace(/\$\{YOUR_API_TOKEN\}/, token),
+  );
+  // Node 20 has WebSocket behind a flag.
+  const flags = typeof WebSocket === "undefined" ? ["--experimental-websocket"] : [];
+  const child = spawn(process.execPath, [...flags, "example.js"], {
+    cwd: directory,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  const said = new Promise((resolve, reject) => {
+    const read = (bytes) => {
+      output += bytes;
+      if (/^live/m.test(output) && /Juniper [A-Z]+[0-9]+/.test(output)) resolve(undefined);
+    };
+    child.stdout.on("data", read);
+    child.stderr.on("data", read);
+    child.on("exit", () => reject(new Error(output)));
+  });
+  await said.finally(() => child.kill());
+  rmSync(directory, { recursive: true, force: true });
+});
+
+test("the service registers for the game's pushes, with a login in another tab", async () => {
+  const { page, faults, close } = await openPage(browser, demo);
+  await live(page);
+  await page.getByRole("tab", { name: "More" }).click();
+  await page.getByText("The game's pushes", { exact: true }).click();
+  await page.getByRole("button", { name: "Sign in with the game again" }).click();
+  await page.getByRole("button", { name: "Sign in with the game", exact: true }).click();
+  const link = page.getByRole("link", { name: "Open the game's sign-in in a new tab" });
+  const [tab] = await Promise.all([page.context().waitForEvent("page"), link.click()]);
+  await tab.getByRole("button", { name: "Sign in through Steam" }).click();
+  // Nothing listens there, as on the machine of a player.
+  const ended = tab.waitForEvent("request", (request) => request.url().startsWith("http://localhost:"));
+  await tab.getByRole("button", { name: /^N ?Nox/ }).click();
+  await page.getByRole("textbox", { name: "Address at which the tab ended" }).fill((await ended).url());
+  await page.getByRole("button", { name: "Go on" }).click();
+  await page.getByText('Now press "Pair with Server" in the game').waitFor();
+  const credential = await demo.call("GET", "/credentials/push");
+  assert.equal(credential.registration.renew, true);
+  assert.deepEqual(faults, []);
+  await close();
+});
