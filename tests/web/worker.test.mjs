@@ -1,0 +1,103 @@
+// The service worker without a browser: what it shows for a message, and where its buttons lead.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { createContext, runInContext } from "node:vm";
+
+const SOURCE = readFileSync(new URL("../../src/web/files/sw.js", import.meta.url), "utf8");
+const BASE = "https://base.example";
+
+/** A worker that has just started. */
+function started() {
+  const listeners = {};
+  const shown = [];
+  const called = [];
+  const opened = [];
+  const registration = {
+    scope: `${BASE}/app/`,
+    showNotification: async (title, options) => {
+      // As browsers do it.
+      if (options.silent && options.vibrate) throw new TypeError("a silent notification does not vibrate");
+      shown.push({ title, ...options });
+    },
+  };
+  const self = {
+    addEventListener: (name, listener) => {
+      listeners[name] = listener;
+    },
+    registration,
+    clients: { matchAll: async () => [], openWindow: async (url) => opened.push(url) },
+  };
+  const fetch = async (url) => {
+    called.push(url);
+    return { ok: false, status: 500 };
+  };
+  runInContext(SOURCE, createContext({ self, fetch, URL, AbortSignal }));
+  const happen = async (name, event) => {
+    let work;
+    listeners[name]({
+      ...event,
+      waitUntil: (promise) => {
+        work = promise;
+      },
+    });
+    await work;
+  };
+  const push = async (message) => {
+    await happen("push", { data: { json: () => message } });
+    return shown.at(-1);
+  };
+  const press = (notification, action) =>
+    happen("notificationclick", { action, notification: { ...notification, close() {} } });
+  return { push, press, shown, called, opened };
+}
+
+test("only a message that is silent neither buzzes nor stays", async () => {
+  const { push } = started();
+  const loudness = ({ silent, vibrate, requireInteraction, renotify }) => ({
+    silent,
+    buzzes: vibrate !== undefined,
+    requireInteraction,
+    renotify,
+  });
+  const cargo = await push({ notification: { title: "Cargo ship", body: "Now", tag: "event", silent: true } });
+  const quiet = { silent: true, buzzes: false, requireInteraction: undefined, renotify: undefined };
+  assert.deepEqual(loudness(cargo), quiet);
+  const raid = await push({ notification: { title: "RAID", body: "Now", tag: "raid", silent: false } });
+  assert.deepEqual(loudness(raid), { silent: undefined, buzzes: true, requireInteraction: true, renotify: true });
+});
+
+test("an acknowledgement that fails is as loud as its message was", async () => {
+  const { push, press, shown, called } = started();
+  for (const silent of [true, false]) {
+    const notification = { title: "RAID", body: "Now", tag: "raid", silent };
+    await press(await push({ notification, ackUrl: `${BASE}/a/token` }), "acknowledge");
+    const again = shown.at(-1);
+    assert.match(again.title, /^Not acknowledged/);
+    assert.equal(again.silent === true, silent);
+  }
+  assert.deepEqual(called, [`${BASE}/a/token`, `${BASE}/a/token`]);
+});
+
+test("no message leads away from the service", async () => {
+  const { push, press, called, opened } = started();
+  for (const elsewhere of ["https://evil.example/", "//evil.example/", "javascript:alert(1)", 7, null]) {
+    const notification = { title: "RAID", body: "Now", tag: "raid", navigate: elsewhere };
+    const shown = await push({ notification, ackUrl: elsewhere });
+    assert.equal(shown.actions.length, 0, String(elsewhere));
+    await press(shown, "");
+  }
+  assert.deepEqual([...new Set(opened)], [`${BASE}/app/`]);
+  assert.deepEqual(called, []);
+});
+
+test("a message without words still wakes", async () => {
+  const { push } = started();
+  for (const message of [undefined, null, 5, [], {}, { notification: null }, { notification: { title: null } }]) {
+    const { title, body, tag, vibrate } = await push(message);
+    assert.equal(typeof title, "string");
+    assert.deepEqual([title, body, tag], ["An alarm of your base", "Open the dashboard to see it.", "alarm"]);
+    assert.ok(vibrate);
+  }
+});
