@@ -159,7 +159,8 @@ fn fill(pool: &Pool, now: Timestamp) {
 }
 
 fn measure(engine: &str, database: &Database) {
-    let (pool, now, begun) = (Pool::open(database).expect("the database opens"), Utc::now(), Instant::now());
+    let (pool, now, begun) =
+        (Pool::open(database).expect("the database opens"), Timestamp::from(Utc::now()), Instant::now());
     fill(&pool, now);
     databases::vacuum(database);
     println!("{engine}: {MEMBERS} members, {ENTRIES} audit entries, {EVENTS} events in {:.1?}", begun.elapsed());

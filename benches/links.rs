@@ -174,7 +174,7 @@ impl Service {
         let config = Config::check(settings).map_err(|faults| faults.to_string())?;
         let server = Server::build(config, Clock::system())?;
         let context = server.context();
-        let (now, vault) = (context.clock.now(), context.vault.clone());
+        let (now, vault) = (context.clock.now(), context.keys.vault.clone());
         let user = |n: usize| UserId::from(format!("user-{}", n.min(WATCHED)));
         let write = context.pool.write(move |db| -> std::result::Result<_, DbError> {
             for n in 0..=WATCHED {
@@ -204,7 +204,7 @@ impl Service {
         write.await?;
         let token = |n: usize| {
             let session = SessionId::from(user(n).as_str());
-            context.relay_tokens.mint(&RelayClaims { user: user(n), session, access: RelayAccess::Session }, now).0
+            context.keys.relay_tokens.mint(&RelayClaims { user: user(n), session, access: RelayAccess::Session }, now).0
         };
         let tokens = (0..WATCHED).map(token).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

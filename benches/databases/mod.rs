@@ -39,6 +39,7 @@ pub fn vacuum(database: &Database) {
 }
 
 /// Asks this many times and prints how long that took.
+#[allow(dead_code, reason = "not every bench asks one question many times")]
 pub fn print_time(name: &str, queries: usize, ask: impl Fn()) {
     let time = |_| {
         let begun = Instant::now();

@@ -33,8 +33,9 @@ use companion::{
     domain::{
         device::DeviceKind,
         ids::{PlatformId, ServerId, SessionId, UserId},
-        limits::CONNECTIONS_PER_USER,
+        limits::{CONNECTIONS_PER_USER, HANDFUL_OF_RAIDS},
         relay_access::RelayAccess,
+        time::Timestamp,
     },
     vault::Vault,
 };
@@ -49,8 +50,9 @@ use crate::{
     process::Result,
 };
 
-/// Alarms of the server, numbered from 1, each for one raid.
-pub const ALARMS: u64 = 10;
+/// Alarms of the server, numbered from 1, each for one raid. The messages of more in ten seconds leave room for patches,
+/// which show them first.
+pub const ALARMS: u64 = HANDFUL_OF_RAIDS as u64;
 pub const SERVER: &str = "01929f3a-7b1c-7def-8123-456789abcdef";
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -172,7 +174,7 @@ fn prepare(data: &Path, sockets: usize, game: SocketAddr) -> Result<Vec<String>>
     settings.database.data_dir = data.to_owned();
     // Makes the secrets, which the service finds in the directory.
     let config = Config::check(settings).map_err(|faults| faults.to_string())?;
-    let (secrets, random, now) = (config.secrets, Random::system(), Utc::now());
+    let (secrets, random, now) = (config.secrets, Random::system(), Timestamp::from(Utc::now()));
     let pool = Pool::open(&config.database)?;
     let fingerprint = secrets.credentials_key.fingerprint();
     let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &fingerprint, now))?;
@@ -207,8 +209,8 @@ fn prepare(data: &Path, sockets: usize, game: SocketAddr) -> Result<Vec<String>>
                 guests::id.eq(format!("guest-{n}")),
                 guests::server_id.eq(SERVER),
                 guests::user_id.eq(user.as_str()),
-                guests::invited_at.eq(now.naive_utc()),
-                guests::since.eq(now.naive_utc()),
+                guests::invited_at.eq(now),
+                guests::since.eq(now),
             );
             diesel::insert_into(guests::table).values(guest).execute(db)?;
         }

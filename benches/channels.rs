@@ -1,0 +1,282 @@
+//! Alarms of many users at once, each with a browser that is woken by Web Push: the time until a push service on
+//! loopback has taken the last one and all of it is stored, processor time of the service, messages on their way at
+//! once, and how long `GET /me` takes meanwhile. The service is the real binary, beside this process. On SQLite, and with
+//! `TEST_POSTGRES_URL`, a role that may create databases, on PostgreSQL.
+//!
+//! `cargo bench --bench channels -- 10000` alarms that many; 10 000 without an argument.
+
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+
+use std::{
+    cell::Cell,
+    env,
+    net::{Ipv4Addr, TcpListener},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use actix_web::{App, HttpResponse, HttpServer, rt, web};
+use chrono::Utc;
+use companion::{
+    api::context::ApiContext,
+    config::Database,
+    db::{
+        channels,
+        engine::pool::{Db, Pool},
+        incidents::{self, LedgerWrite},
+        notices,
+        paired_servers::{self, StoredPairing},
+        users,
+    },
+    demo,
+    domain::{
+        channel::ChannelTarget,
+        ids::{PlatformId, ServerId, UserId},
+        incident::{DevicePlace, Incident},
+        time::Timestamp,
+    },
+};
+use secrecy::ExposeSecret as _;
+
+#[path = "../tests/crash/mod.rs"]
+mod crash;
+mod databases;
+mod process;
+
+use crash::{Installation, Service, binary};
+use process::{Processor, Result};
+
+const USERS: usize = 10_000;
+/// Rows in a transaction while the database is filled.
+const BATCH: usize = 500;
+/// Time that the push service takes for a message.
+const TAKES: Duration = Duration::from_millis(20);
+/// Users who ask for `/me` in turn: none of them reaches a limit.
+const ASKERS: u64 = 20;
+/// Questions for `/me` before the alarm.
+const QUIET_QUESTIONS: usize = 200;
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const DEADLINE: Duration = Duration::from_secs(600);
+/// A browser's keys (RFC 8291, section 5).
+const P256DH: &str = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
+const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
+
+/// Figures of the push service.
+#[derive(Default)]
+struct Taken {
+    messages: AtomicUsize,
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+async fn take(_body: web::Bytes, taken: web::Data<Taken>) -> HttpResponse {
+    let now = taken.now.fetch_add(1, Ordering::Relaxed) + 1;
+    taken.most.fetch_max(now, Ordering::Relaxed);
+    rt::time::sleep(TAKES).await;
+    taken.now.fetch_sub(1, Ordering::Relaxed);
+    taken.messages.fetch_add(1, Ordering::Relaxed);
+    HttpResponse::Created().finish()
+}
+
+/// A push service on loopback: its address and figures.
+fn push_service() -> Result<(String, Arc<Taken>)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let base = format!("http://{}", listener.local_addr()?);
+    let taken = web::Data::new(Taken::default());
+    let figures = taken.clone().into_inner();
+    let app = move || App::new().app_data(taken.clone()).default_service(web::post().to(take));
+    rt::spawn(HttpServer::new(app).workers(1).backlog(4_096).disable_signals().listen(listener)?.run());
+    Ok((base, figures))
+}
+
+fn server_id(number: usize) -> ServerId {
+    format!("server-{number:08}").into()
+}
+
+fn main() -> Result<()> {
+    let count = env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(USERS);
+    databases::on_each(|engine, database| {
+        let measured = rt::System::new().block_on(measure(engine, database, count));
+        measured.expect("everything can be measured");
+    });
+    Ok(())
+}
+
+async fn measure(engine: &str, database: &Database, count: usize) -> Result<()> {
+    let (base, taken) = push_service()?;
+    let installation = Installation::new(|_| {
+        // Nobody has a dashboard open: there are no links.
+        let mut flags =
+            ["--allow-private-channel-targets=true", "--game-link-policy=subscribed"].map(str::to_owned).to_vec();
+        if let Database::Postgres(url) = database {
+            flags.push(format!("--database-url={}", url.expose_secret()));
+        }
+        flags
+    });
+    let began = Instant::now();
+    let cookies = installation.fill(async |context| fill(context, &base, count).await.expect("the database is filled"));
+    println!("{engine}: {count} users with a browser each, in {:.1?}", began.elapsed());
+    let pool = Pool::open(&installation.database())?;
+    databases::vacuum(&installation.database());
+    let service = installation.start();
+    let questions = Questions {
+        http: binary::http(),
+        url: format!("{}/me", service.addresses.api),
+        cookies,
+        asked: Cell::default(),
+    };
+    for _ in 0..QUIET_QUESTIONS / 10 {
+        questions.ask().await?;
+    }
+    let mut before = Vec::new();
+    for _ in 0..QUIET_QUESTIONS {
+        before.push(questions.ask().await?);
+    }
+    let mut meanwhile = Vec::new();
+    let alarmed = alarm(&pool, &service, &taken, count, &questions, &mut meanwhile).await?;
+    println!("{:>34}: {:>8.2?}", "the last one was taken after", alarmed.taken);
+    println!("{:>34}: {:>8.2?}", "all of it was stored after", alarmed.stored);
+    println!("{:>34}: {:>7.2} s", "processor time of the service", alarmed.processor);
+    println!("{:>34}: {:>8}", "most at once", taken.most.load(Ordering::Relaxed));
+    println!("{:>34}: {:>8}", "messages", taken.messages.load(Ordering::Relaxed));
+    print_questions("/me before", &mut before);
+    print_questions("/me meanwhile", &mut meanwhile);
+    Ok(())
+}
+
+fn print_questions(name: &str, took: &mut [Duration]) {
+    took.sort_unstable();
+    let at = |part: usize| took.get(took.len() * part / 100).copied().unwrap_or_default();
+    println!("{name:>34}: p50 {:>8.2?}, p99 {:>8.2?} of {}", at(50), at(99), took.len());
+}
+
+/// Users with a paired server and a browser; the cookies of those who ask.
+async fn fill(context: &ApiContext, base: &str, count: usize) -> Result<Vec<String>> {
+    let mut cookies = Vec::new();
+    for number in 0..ASKERS {
+        cookies.push(demo::user::sign_in(context, 76_561_197_000_000_000 + number, "Asker").await?.cookie);
+    }
+    for begin in (0..count).step_by(BATCH) {
+        let made: Vec<_> = (begin..count.min(begin + BATCH))
+            .map(|number| {
+                let user = UserId::from(format!("user-{number:08}"));
+                let target = ChannelTarget::WebPush {
+                    endpoint: format!("{base}/push/{number}"),
+                    p256dh: P256DH.to_owned(),
+                    auth: AUTH.to_owned(),
+                };
+                let channel = context.services.channels.new_channel(&user, "Phone".to_owned(), &target);
+                // As users do it: they have tested it.
+                let channel = channels::StoredChannel { accepted_at: Some(channel.created_at), ..channel };
+                (number, user, channel)
+            })
+            .collect();
+        let now = context.clock.now();
+        let write = move |db: &mut Db| {
+            for (number, user, channel) in &made {
+                let account = PlatformId::from((76_561_198_000_000_001 + number).to_string());
+                users::sign_in(db, user, &account, None, now)?;
+                let pairing = StoredPairing {
+                    owner: user.clone(),
+                    game_server_id: None,
+                    name: "Base".into(),
+                    address: "192.0.2.1".into(),
+                    port: 28_082,
+                    player_id: account.to_string(),
+                    player_token_sealed: b"sealed".to_vec(),
+                    key_version: 1,
+                };
+                paired_servers::put(db, &server_id(*number), &pairing, now)?;
+                channels::insert(db, channel, 9)?.expect("there is room for one");
+            }
+            Ok::<(), companion::db::engine::error::DbError>(())
+        };
+        context.pool.write(write).await?;
+    }
+    Ok(cookies)
+}
+
+struct Alarmed {
+    taken: Duration,
+    stored: Duration,
+    processor: f64,
+}
+
+/// Alarms every user, and asks for `/me` until all is stored.
+async fn alarm(
+    pool: &Pool,
+    service: &Service,
+    taken: &Taken,
+    count: usize,
+    questions: &Questions,
+    meanwhile: &mut Vec<Duration>,
+) -> Result<Alarmed> {
+    let (processor, now) = (Processor::of(service.id())?, Timestamp::from(Utc::now()));
+    let write = move |db: &mut Db| {
+        (0..count).try_for_each(|number| {
+            let incident = (incident(now), None);
+            let incidents = [(format!("0193aa0b-6c7d-7e8f-9a0b-{number:012x}"), incident)].into();
+            incidents::write(db, &server_id(number), &LedgerWrite { incidents, ..Default::default() })
+        })
+    };
+    // Longer than a query of the service may take.
+    pool.write_blocking(write)?;
+    let began = Instant::now();
+    let mut last = None;
+    loop {
+        meanwhile.push(questions.ask().await?);
+        if last.is_none() && taken.messages.load(Ordering::Relaxed) >= count {
+            last = Some(began.elapsed());
+        }
+        if let Some(last) = last {
+            let waiting = pool.read(notices::waiting).await?;
+            if waiting.messages == 0 {
+                let processor = Processor::of(service.id())?.minus(processor).total();
+                return Ok(Alarmed { taken: last, stored: began.elapsed(), processor });
+            }
+        }
+        if began.elapsed() > DEADLINE {
+            let taken = taken.messages.load(Ordering::Relaxed);
+            return Err(format!("only {taken} of {count} were taken in time").into());
+        }
+        rt::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn incident(now: Timestamp) -> Incident {
+    Incident {
+        alarm_id: "7".into(),
+        alarm_name: "Front door".into(),
+        place: DevicePlace { x: Some(1_000.0), y: Some(2_000.0), grid: "H12".into() },
+        first_at: now,
+        last_at: now,
+        ended_at: None,
+        count: 1,
+        paths: Default::default(),
+        late: false,
+        drill: false,
+        acks: Default::default(),
+    }
+}
+
+/// Users who look at the dashboard, one after the other.
+struct Questions {
+    http: reqwest::Client,
+    url: String,
+    cookies: Vec<String>,
+    asked: Cell<usize>,
+}
+
+impl Questions {
+    /// The time of one answer.
+    async fn ask(&self) -> Result<Duration> {
+        let asker = self.asked.replace(self.asked.get() + 1) % self.cookies.len();
+        let began = Instant::now();
+        let answer = self.http.get(&self.url).header("cookie", &self.cookies[asker]).send().await?;
+        answer.error_for_status()?.bytes().await?;
+        Ok(began.elapsed())
+    }
+}
