@@ -39,7 +39,7 @@ fn opens(text: &str) -> bool {
 /// Words of the dialect in the texts and the names of functions of a source, outside its comments.
 fn said(source: &str) -> usize {
     let names =
-        tokens(source).windows(2).filter_map(|pair| (pair[0] == "fn").then(|| pair[1].replace('_', " "))).collect();
+        tokens(source).windows(2).filter(|pair| pair[0] == "fn").map(|pair| pair[1].replace('_', " ")).collect();
     let texts: Vec<String> = literals(source).into_iter().map(str::to_owned).collect();
     [texts, names].concat().iter().flat_map(|text| WORDS.map(|word| count(text, word))).sum()
 }
