@@ -46,7 +46,8 @@ pub use self::{
     payments::{PaymentSettings, Payments},
     player_stats::{PlayerStats, PlayerStatsSettings},
     private_dir::{
-        LOCK_FILE, create_private_dir, is_data_dir_taken, is_locked, is_writable, lock, take_data_dir, take_lock,
+        LOCK_FILE, LockedFile, create_private_dir, is_data_dir_taken, is_locked, is_writable, lock, take_data_dir,
+        take_lock,
     },
     push::{PushAddress, PushSettings},
     registration::{Registration, RegistrationSettings},

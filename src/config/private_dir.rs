@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io,
+    ops::Deref,
     os::unix::fs::DirBuilderExt as _,
     path::Path,
 };
@@ -38,9 +39,28 @@ pub fn is_writable(path: &Path) -> Result<(), String> {
     })
 }
 
+/// A file that this process has locked, until this is dropped.
+#[derive(Debug)]
+pub struct LockedFile(File);
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // To close it is not enough: a child process has a copy until it runs its own program.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Takes the data directory, which is made where missing, for this process alone, for as long as the file is held.
 /// `None`: another process has it.
-pub fn take_data_dir(path: &Path) -> io::Result<Option<File>> {
+pub fn take_data_dir(path: &Path) -> io::Result<Option<LockedFile>> {
     create_private_dir(path)?;
     take_lock(&path.join(LOCK_FILE))
 }
@@ -51,12 +71,12 @@ pub fn is_data_dir_taken(path: &Path) -> bool {
 }
 
 /// Locks the file at this path, which is made where missing, for as long as it is held. `None`: another process has it.
-pub fn take_lock(path: &Path) -> io::Result<Option<File>> {
+pub fn take_lock(path: &Path) -> io::Result<Option<LockedFile>> {
     // Notes of another process in it stay.
-    lock(OpenOptions::new().write(true).create(true).truncate(false).open(path)?)
+    Ok(lock(OpenOptions::new().write(true).create(true).truncate(false).open(path)?)?.map(LockedFile))
 }
 
-/// Locks an open file for as long as it is held. `None`: another process has it.
+/// Locks an open file until it is unlocked, or closed everywhere. `None`: another process has it.
 pub fn lock(file: File) -> io::Result<Option<File>> {
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),

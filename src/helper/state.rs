@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 use super::error::HelperError;
 use crate::{
     clients::registration::RegisteredDevice,
-    config::{create_private_dir, take_lock},
+    config::{LockedFile, create_private_dir, take_lock},
     domain::time::Timestamp,
 };
 
@@ -54,7 +54,7 @@ pub struct StateFile {
 }
 
 /// No other helper runs for the service until this is dropped.
-pub struct OneHelper(#[allow(dead_code, reason = "held")] File);
+pub struct OneHelper(#[allow(dead_code, reason = "held")] LockedFile);
 
 impl StateFile {
     /// The file for the service of this name (host and port), in this directory or the user's own for data.

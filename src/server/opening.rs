@@ -2,8 +2,7 @@
 //! one kept for it.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -18,7 +17,7 @@ use tokio::{
 use super::{listeners::Listeners, start_error::StartError, waiting::WaitingService};
 use crate::{
     clock::Clock,
-    config::{self, Config, Database, Environment},
+    config::{self, Config, Database, Environment, LockedFile},
     crypto::{random::Random, sealer::Sealer},
     db::{
         encryption_keys,
@@ -74,7 +73,7 @@ struct OpenedOnce {
 
 /// The locks of the data directory, and of the SQLite file.
 pub(super) struct InUse {
-    _data_dir: File,
+    _data_dir: LockedFile,
     database: Option<TakenFile>,
 }
 

@@ -11,7 +11,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use crate::{config, db::engine::error::DbError};
+use crate::{
+    config::{self, LockedFile},
+    db::engine::error::DbError,
+};
 
 /// Ends of the names of SQLite's log and of the index of that, which are behind the name of the file.
 const LOGS: [&str; 2] = ["-wal", "-shm"];
@@ -96,7 +99,7 @@ fn check_logs(paths: &[PathBuf; 2], opened: [FileId; 2]) -> Result<(), String> {
 /// A database that this process has for itself, until this is dropped. SQLite itself lets several processes write.
 pub struct TakenFile {
     /// The lock file beside it, in which it is noted which files are open.
-    notes: File,
+    notes: LockedFile,
     /// The file itself, which may have several names.
     file: Arc<File>,
 }
@@ -118,7 +121,7 @@ impl TakenFile {
     }
 
     /// Notes that this process has opened the files that are there now.
-    pub fn note_open(&mut self, path: &Path) -> io::Result<()> {
+    pub fn note_open(&self, path: &Path) -> io::Result<()> {
         let logs = match log_identities(&log_paths(path)) {
             // Not made yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -128,7 +131,7 @@ impl TakenFile {
             .into_iter()
             .chain(logs.into_iter().flatten())
             .map(|(device, inode)| format!("{device} {inode}\n"));
-        self.notes.write_all(lines.collect::<String>().as_bytes())
+        (&*self.notes).write_all(lines.collect::<String>().as_bytes())
     }
 }
 
@@ -243,7 +246,7 @@ mod tests {
     fn the_lock_says_whether_the_files_are_those_that_are_open() {
         let directory = tempfile::tempdir().unwrap();
         let path = database(directory.path());
-        let mut taken = TakenFile::take(&path).unwrap().unwrap();
+        let taken = TakenFile::take(&path).unwrap().unwrap();
         assert_eq!(fault(&path), None, "nothing is noted yet");
         taken.note_open(&path).unwrap();
         assert_eq!(fault(&path), None);
