@@ -29,11 +29,11 @@ impl Postgres {
         PgConnection::establish(&self.server).unwrap().batch_execute(&allow).unwrap();
     }
 
-    /// Ends the connections whose names begin so.
+    /// Ends the connections whose names begin so, and waits until they are gone with their locks.
     #[allow(dead_code, reason = "for the tests of faults")]
     pub fn end(&self, name: &str) {
         let end = format!(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
              WHERE datname = '{}' AND starts_with(application_name, '{name}')",
             self.name
         );
