@@ -32,6 +32,8 @@ use crate::{
 const CUT_AT_LEAST: usize = 64;
 /// Times of the game are whole seconds.
 const SECOND: TimeDelta = TimeDelta::seconds(1);
+/// Teams and lines to forget are looked for no more often: one look goes over all of them.
+const SWEEPS_APART: TimeDelta = TimeDelta::seconds(10);
 
 /// A team: the game has no name for it, but one leader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -59,7 +61,7 @@ pub struct TeamLink {
     pub server: ServerId,
     pub link: PacedLink,
     pub connected_since: Moment,
-    pub vocabulary: Vocabulary,
+    pub vocabulary: Arc<Vocabulary>,
     /// Passes leadership on when a member asks.
     pub passes_leadership: bool,
     pub news: Recipient<TeamNews>,
@@ -175,8 +177,11 @@ pub struct Teams(Mutex<KnownTeams>);
 #[derive(Default)]
 struct KnownTeams {
     teams: HashMap<TeamKey, LinkedTeam>,
+    /// The team of each link, by its paired server.
+    joined: HashMap<ServerId, TeamKey>,
     /// Not by team: its leader changes, for one link before the other.
     heard: HashMap<GameServerId, HeardLines>,
+    swept_at: Option<Moment>,
 }
 
 impl Teams {
@@ -189,25 +194,21 @@ impl Teams {
     /// answers with.
     pub fn join(&self, key: &TeamKey, link: TeamLink, now: Moment) -> Vec<TeamKey> {
         let mut known = self.lock();
-        let mut begun = Vec::new();
+        let is_other = known.joined.get(&link.server).is_some_and(|joined| joined != key);
+        let left = if is_other { known.leave(&link.server, now) } else { None };
+        known.joined.insert(link.server.clone(), key.clone());
         let team = known.teams.entry(key.clone()).or_default();
         match team.links.iter_mut().find(|joined| joined.server == link.server) {
             Some(joined) => *joined = link,
-            None => {
-                let server = link.server.clone();
-                team.links.push(link);
-                begun = known.leave(&server, Some(key), now);
-            }
+            None => team.links.push(link),
         }
-        if known.teams.get_mut(key).is_some_and(|team| team.must_begin(now)) {
-            begun.push(key.clone());
-        }
-        begun
+        let begun = team.must_begin(now).then(|| key.clone());
+        left.into_iter().chain(begun).collect()
     }
 
     /// The link of this server is gone. Answers like [`join`](Self::join).
-    pub fn leave(&self, server: &ServerId, now: Moment) -> Vec<TeamKey> {
-        self.lock().leave(server, None, now)
+    pub fn leave(&self, server: &ServerId, now: Moment) -> Option<TeamKey> {
+        self.lock().leave(server, now)
     }
 
     /// A line that was just said; `id` is the same on every link. Sends it to the link that answers it, if it is a
@@ -304,18 +305,27 @@ pub enum NextStep {
 }
 
 impl KnownTeams {
-    /// The link of this server is in no team, or in none but this. A team without links is kept as long as it remembers
-    /// what was said: its link may come back.
-    fn leave(&mut self, server: &ServerId, except: Option<&TeamKey>, now: Moment) -> Vec<TeamKey> {
-        let mut begun = Vec::new();
-        self.teams.retain(|key, team| {
-            if except != Some(key) && team.leave(server, now) && team.must_begin(now) {
-                begun.push(key.clone());
-            }
+    /// The link of this server is in no team. A team without links is kept as long as it remembers what was said: its
+    /// link may come back.
+    fn leave(&mut self, server: &ServerId, now: Moment) -> Option<TeamKey> {
+        let key = self.joined.remove(server)?;
+        let begun = self.teams.get_mut(&key).is_some_and(|team| {
+            team.leave(server, now);
+            team.must_begin(now)
+        });
+        self.sweep(now);
+        begun.then_some(key)
+    }
+
+    fn sweep(&mut self, now: Moment) {
+        if self.swept_at.is_some_and(|at| now - at < SWEEPS_APART) {
+            return;
+        }
+        self.swept_at = Some(now);
+        self.teams.retain(|_, team| {
             !team.links.is_empty() || team.is_speaking || !team.desk.is_idle(now) || !team.speaker.is_idle(now)
         });
         self.heard.retain(|_, lines| !lines.is_empty(now));
-        begun
     }
 }
 
@@ -327,14 +337,11 @@ impl LinkedTeam {
         }
     }
 
-    /// True if the link was in this team.
-    fn leave(&mut self, server: &ServerId, now: Moment) -> bool {
-        let before = self.links.len();
+    fn leave(&mut self, server: &ServerId, now: Moment) {
         self.links.retain(|link| link.server != *server);
         for (_, line) in self.unanswered.extract_if(.., |(over, _)| over == server) {
             self.speaker.lost(line, now);
         }
-        self.links.len() < before
     }
 
     /// True if a line waits that can be said, and no task is there to say it: it is from now on.

@@ -111,7 +111,7 @@ impl GameConnection {
         let StoredCommands { settings, owner, accounts, devices, groups, timers, switch_backs } = stored;
         let commands = &mut self.commands;
         let has_changed = commands.is_loaded && commands.settings.prefix != settings.prefix;
-        commands.vocabulary = Vocabulary::new(&settings, device_commands(&devices, &groups));
+        commands.vocabulary = Vocabulary::new(&settings, device_commands(&devices, &groups)).into();
         commands.settings = settings;
         commands.owner = owner;
         commands.users = accounts.iter().filter_map(|account| account.parse().ok()).collect();
@@ -145,7 +145,7 @@ impl GameConnection {
 
     /// The link is gone.
     pub(super) fn commands_link_down(&mut self) {
-        for begun in self.context.teams.leave(&self.server, self.context.clock.moment()) {
+        if let Some(begun) = self.context.teams.leave(&self.server, self.context.clock.moment()) {
             team_speech::begin(&self.context, &begun);
         }
         self.commands.is_resynced = false;

@@ -22,6 +22,7 @@ use crate::{
 
 /// The game shows another leader within this time, or did not do it. Until then there is no other change.
 const PROMOTED_WITHIN: TimeDelta = TimeDelta::seconds(10);
+
 /// See the module.
 #[derive(Default)]
 pub struct TeamCommands {
@@ -31,7 +32,7 @@ pub struct TeamCommands {
     /// SteamID64 of those who may watch.
     pub(super) users: HashSet<u64>,
     pub(super) words: HashMap<Arc<str>, OwnWords>,
-    pub(super) vocabulary: Vocabulary,
+    pub(super) vocabulary: Arc<Vocabulary>,
     pub(super) memory: WorldMemory,
     /// Switches that turn back, by device id.
     pub(super) switch_backs: HashMap<Arc<str>, SwitchBack>,

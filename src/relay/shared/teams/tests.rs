@@ -62,14 +62,14 @@ impl LinkedRoom {
             server: server.clone(),
             link: PacedLink::ended(player, None),
             connected_since: at(since),
-            vocabulary: Vocabulary::new(&settings, Vec::new()),
+            vocabulary: Vocabulary::new(&settings, Vec::new()).into(),
             passes_leadership: false,
             news: NewsReader(server, self.sender.clone()).start().recipient(),
         };
         self.teams.join(key, link, at(since)).contains(key)
     }
 
-    fn leave(&self, player: u64, now: i64) -> Vec<TeamKey> {
+    fn leave(&self, player: u64, now: i64) -> Option<TeamKey> {
         self.teams.leave(&player.to_string().as_str().into(), at(now))
     }
 
@@ -194,7 +194,7 @@ async fn a_line_that_was_lost_is_said_again_unless_a_link_heard_it() {
     lose("d", 165_000, SayOutcome::Unanswered);
     echo(ALICE, "d", 166_000);
     assert!(room.is_over(&team, 166_000));
-    assert_eq!(room.leave(ALICE, 167_000), vec![team.clone()], "Bob's link says it");
+    assert_eq!(room.leave(ALICE, 167_000), Some(team.clone()), "Bob's link says it");
     let (player, line) = room.taken(&team, 170_000);
     assert_eq!((player, line.line.text.as_str()), (BOB, "c"));
 }
