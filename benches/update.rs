@@ -6,10 +6,12 @@ use std::{hint::black_box, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use companion::{
+    catalogue::SharedCatalogue,
     clock::Clock,
     domain::{
-        change::{self, Change, Section},
+        change::{self, Change, JsonPatch, Section},
         ids::ServerId,
+        items::Catalogue,
         map::{MapPlace, Marker, MarkerKind, SellOrder},
         sections::Sections,
         server_state::ServerState,
@@ -78,14 +80,14 @@ impl Relay {
         let all = (0..markers).map(|id| (id, marker(id, 0)));
         state.map_markers.replace(Section::MapMarkers, all, &mut Vec::new());
         let position = Position { epoch: EPOCH, seq: 0 };
-        let feed = Feed::new(server(), Clock::system());
+        let feed = Feed::new(server(), Clock::system(), SharedCatalogue::default());
         let relay = Self { server: server(), state, position, feed, moved: 0 };
         relay.feed.log.borrow_mut().restart(position, relay.snapshot(), Steps::default());
         relay
     }
 
     fn snapshot(&self) -> SharedFrame {
-        protocol::snapshot(&self.server, EPOCH, self.position.seq, &self.state)
+        protocol::snapshot(&self.server, EPOCH, self.position.seq, &self.state.document(Catalogue::embedded()))
     }
 
     /// Watchers that have their snapshot.
@@ -112,8 +114,10 @@ impl Relay {
     fn step(&mut self, changes: Vec<Change>) -> Arc<Step> {
         let base = self.position.seq;
         self.position.seq += 1;
-        let frame = protocol::patch(&self.server, EPOCH, base, self.position.seq, &changes);
-        Step::new(base, changes, frame, Timestamp::UNIX_EPOCH.into())
+        let catalogue = Catalogue::embedded();
+        let frame =
+            protocol::patch(&self.server, EPOCH, base, self.position.seq, JsonPatch { changes: &changes, catalogue });
+        Step::new(base, changes, frame, catalogue, Timestamp::UNIX_EPOCH.into())
     }
 
     fn update(&mut self) {
@@ -187,7 +191,7 @@ fn merge(criterion: &mut Criterion) {
     criterion.bench_function("merge/patch frame of 100 steps", |bencher| {
         bencher.iter_batched_ref(
             || {
-                let mut log = PatchLog::new(server());
+                let mut log = PatchLog::new(server(), SharedCatalogue::default());
                 log.restart(start, Bytes::from(vec![0; 1 << 20]).into(), Steps::default());
                 assert!(steps.iter().all(|step| log.advance(EPOCH, step.clone())), "they follow");
                 log

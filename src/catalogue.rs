@@ -1,9 +1,9 @@
-//! Keeps the catalogue of items in memory ([`items`]) as the database has it: at once when this process changed it,
-//! within five seconds when another one did.
+//! The catalogue of items as admins have edited it: shared by all that write names ([`SharedCatalogue`]), and kept as
+//! the database has it ([`CatalogueKeeper`]), at once when this process changed it, within five seconds when another one
+//! did.
 
 use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -15,42 +15,68 @@ use crate::{
         engine::{error::DbError, pool::Pool},
         query_failures::log_failure,
     },
-    domain::items::{self, ItemEdit},
+    domain::items::Catalogue,
 };
 
 /// Interval of the looks for changes by another process.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
+/// The catalogue of now. Clones share it; without an edit it is the embedded one.
+#[derive(Clone, Debug)]
+pub struct SharedCatalogue(Arc<RwLock<Arc<Catalogue>>>);
+
+impl Default for SharedCatalogue {
+    fn default() -> Self {
+        Self(Arc::new(RwLock::new(Catalogue::embedded().clone())))
+    }
+}
+
+impl SharedCatalogue {
+    /// The catalogue of now. Ask for it again with each request or message, or edits stay unseen.
+    pub fn current(&self) -> Arc<Catalogue> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, catalogue: Catalogue) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
+    }
+}
+
 /// See the module.
 pub struct CatalogueKeeper {
     pool: Pool,
-    version: AtomicI64,
-    /// The part of the catalogue in memory that comes from the database.
-    known: Mutex<HashMap<i32, ItemEdit>>,
+    shared: SharedCatalogue,
+    refreshing: Mutex<()>,
 }
 
 impl CatalogueKeeper {
     /// Brings the catalogue up to date. Blocks.
     pub fn open(pool: Pool) -> Result<Self, DbError> {
         let (version, edits) = pool.read_blocking(edited_items::list)?;
-        let mut known = HashMap::new();
-        apply(&mut known, edits);
-        Ok(Self { pool, version: AtomicI64::new(version), known: Mutex::new(known) })
+        let shared = SharedCatalogue::default();
+        if version != 0 {
+            shared.set(Catalogue::edited(version, &edits));
+        }
+        Ok(Self { pool, shared, refreshing: Mutex::default() })
     }
 
-    /// The version of the catalogue in memory: another one, another catalogue.
-    pub fn version(&self) -> i64 {
-        self.version.load(Ordering::Acquire)
+    /// The catalogue that it keeps up to date.
+    pub fn shared(&self) -> &SharedCatalogue {
+        &self.shared
+    }
+
+    /// The catalogue of now.
+    pub fn current(&self) -> Arc<Catalogue> {
+        self.shared.current()
     }
 
     /// Brings the catalogue up to date, if it is not. Call it after every change.
     pub async fn refresh(&self) -> Result<(), DbError> {
         // One at a time, or an older answer could come last.
-        let mut known = self.known.lock().await;
-        if self.pool.read(edited_items::version).await? != self.version() {
+        let _turn = self.refreshing.lock().await;
+        if self.pool.read(edited_items::version).await? != self.current().version() {
             let (version, edits) = self.pool.read(edited_items::list).await?;
-            apply(&mut known, edits);
-            self.version.store(version, Ordering::Release);
+            self.shared.set(Catalogue::edited(version, &edits));
         }
         Ok(())
     }
@@ -68,26 +94,14 @@ impl CatalogueKeeper {
     }
 }
 
-/// Makes the catalogue what these edits say; `known` is what was said before.
-fn apply(known: &mut HashMap<i32, ItemEdit>, edits: Vec<ItemEdit>) {
-    let edits: HashMap<i32, ItemEdit> = edits.into_iter().map(|edit| (edit.id, edit)).collect();
-    for id in known.keys().filter(|id| !edits.contains_key(id)) {
-        items::reset_to_shipped(*id);
-    }
-    for (id, edit) in &edits {
-        if known.get(id) != Some(edit) {
-            items::put(edit);
-        }
-    }
-    *known = edits;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::testing::{self, now};
+    use crate::{
+        db::testing::{self, now},
+        domain::items::ItemEdit,
+    };
 
-    /// Uses an item that no other test looks at: the catalogue is one for the process.
     #[test]
     fn a_change_of_another_process_is_noticed() {
         testing::on_each_database(|pool| {
@@ -99,18 +113,25 @@ mod tests {
                 stack_size: None,
                 icon: None,
             };
-            let name = || items::item(31_415).map(|item| item.name.to_string());
             let keeper = CatalogueKeeper::open(pool.clone()).unwrap();
+            let shared = keeper.shared().clone();
+            let seen = || {
+                let catalogue = shared.current();
+                (catalogue.version(), catalogue.name(31_415).as_deref().map(str::to_owned))
+            };
             let runtime = actix::System::new();
             runtime.block_on(keeper.refresh()).unwrap();
-            assert_eq!((keeper.version(), name()), (0, None));
+            assert_eq!(seen(), (0, None));
             pool.write_blocking(|db| edited_items::put(db, &edit, now())).unwrap();
+            assert_eq!(seen(), (0, None));
             runtime.block_on(keeper.refresh()).unwrap();
-            assert_eq!((keeper.version(), name().as_deref()), (1, Some("Kept Item")));
+            assert_eq!(seen(), (1, Some("Kept Item".to_owned())));
             let restarted = CatalogueKeeper::open(pool.clone()).unwrap();
+            assert_eq!(restarted.current().name(31_415).as_deref(), Some("Kept Item"));
             pool.write_blocking(|db| edited_items::delete(db, 31_415)).unwrap();
             runtime.block_on(restarted.refresh()).unwrap();
-            assert_eq!((restarted.version(), name()), (2, None));
+            assert_eq!((restarted.current().version(), restarted.current().name(31_415)), (2, None));
+            assert_eq!(seen().0, 1, "each keeper has its own");
         });
     }
 }

@@ -109,6 +109,7 @@ impl Server {
             tls: tls.into(),
             outbound: Arc::new(Outbound::new(clock.clone(), config.game.allow_private_servers)),
             markets: Arc::default(),
+            catalogue: CatalogueKeeper::open(pool.clone())?.into(),
             clock,
             random,
             pool,
@@ -243,7 +244,7 @@ fn api_context(
     health: ApiHealth,
 ) -> Result<ApiContext, StartError> {
     let images = ImageStore::open(&config.images, foundation.http.clone())?;
-    let caches = ApiCaches::new(images, CatalogueKeeper::open(foundation.pool.clone())?, &foundation.clock);
+    let caches = ApiCaches::new(images, foundation.catalogue.clone(), &foundation.clock);
     let keys = ApiKeys::new(&config.secrets.keys(), foundation.vault.clone(), &foundation.random);
     let push = foundation.push(config.push, hub.clone(), config.listen.workers.get());
     let services = ApiServices {
@@ -286,6 +287,7 @@ fn listener_context(
     let urls = &context.settings.urls;
     ListenerContext {
         clock: context.clock.clone(),
+        catalogue: context.caches.catalogue.shared().clone(),
         random: context.random.clone(),
         tokens: context.keys.relay_tokens.clone(),
         origins: [&urls.base, &urls.frontend, &urls.admin].map(|url| url.origin().ascii_serialization()).to_vec(),

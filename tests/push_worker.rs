@@ -107,6 +107,7 @@ impl Beside {
         let outbound = Arc::new(Outbound::new(clock.clone(), true));
         let context = RelayContext {
             markets: Default::default(),
+            catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),
             clock: clock.clone(),
             random: random.clone(),

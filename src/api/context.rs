@@ -228,14 +228,14 @@ impl ApiKeys {
 
 impl ApiCaches {
     /// Empty caches, beside the stored images and the catalogue.
-    pub fn new(images: ImageStore, catalogue: CatalogueKeeper, clock: &Clock) -> Self {
+    pub fn new(images: ImageStore, catalogue: Arc<CatalogueKeeper>, clock: &Clock) -> Self {
         Self {
             map_pictures: MapPictures::default(),
             avatars: Avatars::new(clock),
             images: Images::new(images),
             store_responses: StoreAnswers::default(),
             items_answer: ItemsAnswer::default(),
-            catalogue: Arc::new(catalogue),
+            catalogue,
             overview: ShortCache::new(STATUS_KEPT),
             usage: ShortCache::new(USAGE_KEPT),
             plan_prices: ShortCache::new(PRICES_KEPT),

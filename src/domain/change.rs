@@ -14,6 +14,8 @@ use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 use serde_json::value::{RawValue, to_raw_value};
 use utoipa::ToSchema;
 
+use crate::domain::items::Catalogue;
+
 /// Which object of the state a change is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Section {
@@ -50,20 +52,19 @@ impl From<Arc<str>> for Key {
 
 /// A value of the state: an object whose fields are compared one by one, by their text.
 pub trait Node: fmt::Debug + Send + Sync {
-    /// The value as JSON.
-    fn json(&self) -> Box<RawValue>;
+    /// The value as JSON, with the names of items that this catalogue has.
+    fn json(&self, catalogue: &Catalogue) -> Box<RawValue>;
 
     /// About how many bytes of memory it takes, rather too many: data behind pointers counts as long as its JSON.
-    fn bytes(&self) -> usize;
+    fn bytes(&self, catalogue: &Catalogue) -> usize {
+        size_of_val(self) + self.json(catalogue).get().len()
+    }
 }
 
+/// Values without items.
 impl<T: Serialize + fmt::Debug + Send + Sync> Node for T {
-    fn json(&self) -> Box<RawValue> {
+    fn json(&self, _: &Catalogue) -> Box<RawValue> {
         to_raw_value(self).expect("every node of the state is a struct with plain fields")
-    }
-
-    fn bytes(&self) -> usize {
-        size_of_val(self) + Node::json(self).get().len()
     }
 }
 
@@ -83,8 +84,9 @@ pub struct Change {
 
 /// About how many bytes of memory these changes keep from being freed. New values do not count: they are part of the
 /// state, and later the old values of the changes that follow.
-pub fn held_bytes(changes: &[Change]) -> usize {
-    size_of_val(changes) + changes.iter().filter_map(|change| change.old.as_ref()).map(|old| old.bytes()).sum::<usize>()
+pub fn held_bytes(changes: &[Change], catalogue: &Catalogue) -> usize {
+    let old = changes.iter().filter_map(|change| change.old.as_ref());
+    size_of_val(changes) + old.map(|old| old.bytes(catalogue)).sum::<usize>()
 }
 
 /// Folds consecutive changes into one per value: the first old, the last new. What came and went is left out.
@@ -126,24 +128,27 @@ pub enum PatchOperation<'a> {
     },
 }
 
-/// Changes, in JSON as an RFC 6902 document.
-pub struct JsonPatch<'a>(pub &'a [Change]);
+/// Changes, in JSON as an RFC 6902 document, with the names of items that the catalogue has.
+pub struct JsonPatch<'a> {
+    pub changes: &'a [Change],
+    pub catalogue: &'a Catalogue,
+}
 
 impl Serialize for JsonPatch<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut patch = serializer.serialize_seq(None)?;
-        for change in self.0 {
+        for change in self.changes {
             match (&change.old, &change.new) {
                 (None, None) => {}
                 (None, Some(new)) => {
-                    patch
-                        .serialize_element(&PatchOperation::Add { path: &pointer(change, None), value: &new.json() })?;
+                    let (path, value) = (&pointer(change, None), &new.json(self.catalogue));
+                    patch.serialize_element(&PatchOperation::Add { path, value })?;
                 }
                 (Some(_), None) => {
                     patch.serialize_element(&PatchOperation::Remove { path: &pointer(change, None) })?;
                 }
                 (Some(old), Some(new)) => {
-                    let (old, new) = (old.json(), new.json());
+                    let (old, new) = (old.json(self.catalogue), new.json(self.catalogue));
                     let (mut old, new) = (fields(&old), fields(&new));
                     for (name, value) in new {
                         let before = old.remove(name);

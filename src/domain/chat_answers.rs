@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::domain::{
     item_search,
-    items::{self, CatalogueItem, SCRAP},
+    items::{Catalogue, CatalogueItem, SCRAP},
     plain_text::plain_text,
     shop::{Offer, Shop},
     stores::StoreName,
@@ -89,8 +89,14 @@ impl BotMessages {
 }
 
 /// The ingredients of an item: for at least this many pieces, or for one crafting.
-pub fn craft(messages: &BotMessages, crafting: &Value, asked: &str, pieces: Option<u32>) -> BotReply {
-    let Some((shortname, recipe)) = recipe(crafting, asked) else {
+pub fn craft(
+    messages: &BotMessages,
+    crafting: &Value,
+    catalogue: &Catalogue,
+    asked: &str,
+    pieces: Option<u32>,
+) -> BotReply {
+    let Some((shortname, recipe)) = recipe(crafting, catalogue, asked) else {
         return BotReply::private(messages.say("craft.unknown", &[("item", &shown(asked))]));
     };
     let made = recipe["makes"].as_u64().filter(|made| *made > 0);
@@ -111,12 +117,12 @@ pub fn craft(messages: &BotMessages, crafting: &Value, asked: &str, pieces: Opti
 
 /// The recipe of that very name or short name; else that of the item that fits best among those that have one, unless
 /// an item is meant exactly that has none.
-fn recipe<'a>(crafting: &'a Value, asked: &str) -> Option<(&'a str, &'a Value)> {
+fn recipe<'a>(crafting: &'a Value, catalogue: &Catalogue, asked: &str) -> Option<(&'a str, &'a Value)> {
     let recipes = crafting["recipes"].as_object()?;
     let is_asked = |name: &str| name.to_lowercase() == asked.to_lowercase();
     let named =
         |(shortname, recipe): &(&String, &Value)| is_asked(shortname) || recipe["name"].as_str().is_some_and(is_asked);
-    let found = item_search::search(&items::all(), asked, CANDIDATES);
+    let found = item_search::search(&catalogue.all(), asked, CANDIDATES);
     let fits = || {
         let exact = found.first().filter(|item| is_asked(&item.name) || is_asked(&item.shortname));
         let candidates = exact.map_or(&found[..], slice::from_ref);
@@ -169,8 +175,8 @@ pub fn faq(messages: &BotMessages, faq: &Value, asked: Option<&str>) -> BotReply
 }
 
 /// The known facts of an item.
-pub fn item(messages: &BotMessages, asked: &str) -> BotReply {
-    let Some(item) = find_item(asked) else {
+pub fn item(messages: &BotMessages, catalogue: &Catalogue, asked: &str) -> BotReply {
+    let Some(item) = find_item(catalogue, asked) else {
         return BotReply::private(messages.say("item.unknown", &[("item", &shown(asked))]));
     };
     let mut facts = Vec::new();
@@ -192,13 +198,13 @@ pub fn item(messages: &BotMessages, asked: &str) -> BotReply {
 }
 
 /// The item that best fits the question.
-fn find_item(asked: &str) -> Option<Arc<CatalogueItem>> {
-    item_search::search(&items::all(), asked, 1).into_iter().next()
+fn find_item(catalogue: &Catalogue, asked: &str) -> Option<Arc<CatalogueItem>> {
+    item_search::search(&catalogue.all(), asked, 1).into_iter().next()
 }
 
 /// The cheapest offers of an item that are in stock, by server, each with its name and the shops that are there.
-pub fn price(messages: &BotMessages, asked: &str, servers: &[(String, Vec<Shop>)]) -> BotReply {
-    let Some(item) = find_item(asked) else {
+pub fn price(messages: &BotMessages, catalogue: &Catalogue, asked: &str, servers: &[(String, Vec<Shop>)]) -> BotReply {
+    let Some(item) = find_item(catalogue, asked) else {
         return BotReply::private(messages.say("item.unknown", &[("item", &shown(asked))]));
     };
     if servers.is_empty() {
@@ -215,7 +221,7 @@ pub fn price(messages: &BotMessages, asked: &str, servers: &[(String, Vec<Shop>)
                 ("server", server.clone()),
                 ("quantity", offer.price.quantity.to_string()),
                 ("price", offer.price.cost.to_string()),
-                ("currency", shown(&items::in_words(offer.key.currency_id, offer.key.currency_is_blueprint))),
+                ("currency", shown(&catalogue.in_words(offer.key.currency_id, offer.key.currency_is_blueprint))),
                 ("shop", shown(shop.shown_name())),
                 ("grid", shown(&shop.grid)),
             ];
@@ -352,7 +358,7 @@ mod tests {
     }
 
     fn crafted(asked: &str, pieces: Option<u32>) -> BotReply {
-        craft(&messages(), &shipped(StoreName::Crafting), asked, pieces)
+        craft(&messages(), &shipped(StoreName::Crafting), Catalogue::embedded(), asked, pieces)
     }
 
     #[test]
@@ -379,7 +385,7 @@ mod tests {
         for store in odd.iter().chain([&json!({ "recipes": { "x": 3 }, "targets": [{ "name": "x" }], "entries": [] })])
         {
             for reply in [
-                craft(&messages(), store, "x", None),
+                craft(&messages(), store, Catalogue::embedded(), "x", None),
                 raid(&messages(), store, "x", Some(2)),
                 faq(&messages(), store, Some("x")),
                 faq(&messages(), store, None),
@@ -390,11 +396,13 @@ mod tests {
         let edited = json!({ "recipes": { "mod.item": { "name": "Mod Item", "ingredients": [
             { "shortname": "scrap", "quantity": 5 }, { "quantity": 1 }, { "name": "Hope" },
         ] } } });
-        assert_eq!(craft(&messages(), &edited, "mod ITEM", Some(2)).text, "**Mod Item, crafted 2 times**: 10 scrap.");
+        let crafted =
+            |messages: &BotMessages, pieces| craft(messages, &edited, Catalogue::embedded(), "mod ITEM", pieces);
+        assert_eq!(crafted(&messages(), Some(2)).text, "**Mod Item, crafted 2 times**: 10 scrap.");
         let silent = BotMessages::new(json!({ "craft.answer": " ", "craft.unknown": 7 }));
-        assert_eq!(craft(&silent, &edited, "mod item", None).text, "**Mod Item**: 5 scrap.");
+        assert_eq!(crafted(&silent, None).text, "**Mod Item**: 5 scrap.");
         let own = BotMessages::new(json!({ "craft.answer": "{ingredients} → {item} {sic} {" }));
-        assert_eq!(craft(&own, &edited, "mod item", None).text, "5 scrap → **Mod Item** {sic} {");
+        assert_eq!(crafted(&own, None).text, "5 scrap → **Mod Item** {sic} {");
     }
 
     #[test]
@@ -426,9 +434,9 @@ mod tests {
 
     #[test]
     fn an_item_is_shown_with_what_is_known_of_it() {
-        let ak = item(&messages(), "assault rifle").text;
+        let ak = item(&messages(), Catalogue::embedded(), "assault rifle").text;
         assert_eq!(ak, "**Assault Rifle** (rifle.ak, id 1545779598): Weapon, a slot holds 1, can be crafted.");
-        assert!(item(&messages(), "no such thing").private);
+        assert!(item(&messages(), Catalogue::embedded(), "no such thing").private);
     }
 
     #[test]
@@ -441,7 +449,7 @@ mod tests {
             machine(3.0, 1.0, "Sold out", &[order("rifle.ak", 1, 1, 0)]),
         ]);
         let servers = [("Island".to_owned(), island), ("Desert".to_owned(), Vec::new())];
-        let told = price(&messages(), "ak", &servers);
+        let told = price(&messages(), Catalogue::embedded(), "ak", &servers);
         assert_eq!(
             told.text.lines().collect::<Vec<_>>(),
             [
@@ -451,8 +459,10 @@ mod tests {
             ]
         );
         assert!(told.private);
-        assert!(price(&messages(), "nothing at all", &servers).text.starts_with("I know no item"));
-        assert_eq!(price(&messages(), "ak", &[]).text, "You have no paired server yet.");
+        assert!(
+            price(&messages(), Catalogue::embedded(), "nothing at all", &servers).text.starts_with("I know no item")
+        );
+        assert_eq!(price(&messages(), Catalogue::embedded(), "ak", &[]).text, "You have no paired server yet.");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Smart devices, as clients see them.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::domain::{
+    change::Node,
     incident::DevicePlace,
-    items::{self, ItemNames},
+    items::{self, Catalogue, ItemNames},
     time::Timestamp,
     words::words,
 };
@@ -40,9 +42,8 @@ pub enum Reachable {
     NoResponse,
 }
 
-/// A stack in a container. In JSON with its names.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(into = "NamedItem")]
+/// A stack in a container.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Item {
     pub item_id: i32,
     pub quantity: i32,
@@ -50,7 +51,7 @@ pub struct Item {
 }
 
 /// A stack as it is on the wire; names are `null` for an item that the catalogue does not know.
-#[derive(Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NamedItem {
     #[serde(serialize_with = "items::id_text")]
@@ -62,28 +63,56 @@ struct NamedItem {
     is_blueprint: bool,
 }
 
-impl From<Item> for NamedItem {
-    fn from(Item { item_id, quantity, is_blueprint }: Item) -> Self {
-        Self { item_id, names: ItemNames::of(item_id), quantity, is_blueprint }
-    }
-}
-
 /// The container that a storage monitor is attached to.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Storage {
     /// Slots; 0 while unpowered or not attached.
     pub capacity: i32,
     /// Slots in use.
     pub used: i32,
     /// Stacks added up by item, in a stable order.
-    #[schema(value_type = Vec<NamedItem>)]
     pub items: Vec<Item>,
     /// True on a tool cupboard.
     pub has_protection: bool,
+    /// When upkeep runs out; `None` on a tool cupboard means decaying.
+    pub protection_expires_at: Option<Timestamp>,
+}
+
+/// The container that a storage monitor is attached to.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Storage)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownStorage {
+    /// Slots; 0 while unpowered or not attached.
+    capacity: i32,
+    /// Slots in use.
+    used: i32,
+    /// Stacks added up by item, in a stable order.
+    items: Vec<NamedItem>,
+    /// True on a tool cupboard.
+    has_protection: bool,
     /// When upkeep runs out; `null` on a tool cupboard means decaying.
     #[schema(required)]
-    pub protection_expires_at: Option<Timestamp>,
+    protection_expires_at: Option<Timestamp>,
+}
+
+impl Storage {
+    /// As it is on the wire, with the names that this catalogue has.
+    pub fn shown(&self, catalogue: &Catalogue) -> ShownStorage {
+        let named = |&Item { item_id, quantity, is_blueprint }: &Item| NamedItem {
+            item_id,
+            names: catalogue.names(item_id),
+            quantity,
+            is_blueprint,
+        };
+        ShownStorage {
+            capacity: self.capacity,
+            used: self.used,
+            items: self.items.iter().map(named).collect(),
+            has_protection: self.has_protection,
+            protection_expires_at: self.protection_expires_at,
+        }
+    }
 }
 
 /// A switch that was turned for a time gets this value then.
@@ -94,25 +123,63 @@ pub struct TurnBack {
 }
 
 /// A smart device.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     pub kind: DeviceKind,
     pub name: String,
-    #[schema(required)]
     pub label: Option<String>,
-    /// On or off, powered or not; `null` while unknown.
-    #[schema(required)]
+    /// On or off, powered or not; `None` while unknown.
     pub value: Option<bool>,
     pub reachable: Reachable,
+    pub place: DevicePlace,
+    pub storage: Option<Storage>,
+    /// `None` on a switch that stays as it is.
+    pub turns_back: Option<TurnBack>,
+}
+
+/// A smart device.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Device)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownDevice<'a> {
+    kind: DeviceKind,
+    name: &'a str,
+    #[schema(required)]
+    label: Option<&'a str>,
+    /// On or off, powered or not; `null` while unknown.
+    #[schema(required)]
+    value: Option<bool>,
+    reachable: Reachable,
     /// `{ x, y, grid }`
     #[serde(flatten)]
-    pub place: DevicePlace,
+    place: &'a DevicePlace,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub storage: Option<Storage>,
+    storage: Option<ShownStorage>,
     /// Absent on a switch that stays as it is. Any other command for the switch ends it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub turns_back: Option<TurnBack>,
+    turns_back: Option<TurnBack>,
+}
+
+impl Device {
+    /// As it is on the wire, with the names that this catalogue has.
+    pub fn shown(&self, catalogue: &Catalogue) -> ShownDevice<'_> {
+        ShownDevice {
+            kind: self.kind,
+            name: &self.name,
+            label: self.label.as_deref(),
+            value: self.value,
+            reachable: self.reachable,
+            place: &self.place,
+            storage: self.storage.as_ref().map(|storage| storage.shown(catalogue)),
+            turns_back: self.turns_back,
+        }
+    }
+}
+
+impl Node for Device {
+    fn json(&self, catalogue: &Catalogue) -> Box<RawValue> {
+        self.shown(catalogue).json(catalogue)
+    }
 }
 
 /// A device as it last answered.

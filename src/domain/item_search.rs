@@ -60,10 +60,10 @@ fn word_match(texts: &[String; 2], wanted: &str) -> Option<Match> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::items;
+    use crate::domain::items::Catalogue;
 
     fn found(query: &str) -> Vec<String> {
-        search(&items::embedded_all(), query, 5).iter().map(|item| item.shortname.to_string()).collect()
+        search(&Catalogue::embedded().all(), query, 5).iter().map(|item| item.shortname.to_string()).collect()
     }
 
     #[test]

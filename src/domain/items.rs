@@ -1,12 +1,12 @@
 //! The game's items: the meaning of an item id, its pieces in a slot, and its recipe. The embedded default catalogue
-//! (`data/items.tsv`, `data/crafting.tsv`) is read once. Look items up with [`item`] or [`by_shortname`].
+//! (`data/items.tsv`, `data/crafting.tsv`) is read once.
 //!
-//! Admins edit items, and names are wanted deep in the live state, where they cost nothing until they are written. So
-//! there is one catalogue for the process, in memory: [`put`] and [`reset_to_shipped`] change it, and nothing else does.
+//! A [`Catalogue`] never changes: an admin's edit makes another one. So a function that writes names is handed the catalogue of
+//! that moment, and looks names up without a lock.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, LazyLock, PoisonError, RwLock},
+    sync::{Arc, LazyLock},
 };
 
 use serde::{Serialize, Serializer};
@@ -82,16 +82,17 @@ const MADE_AT_ONCE: [(&str, u32); 8] = [
     ("lowgradefuel", 4),
 ];
 
-/// All items, by both of their keys.
-#[derive(Clone, Debug, Default)]
+/// All items, by both of their keys, as admins have edited them.
+#[derive(Clone, Debug)]
 pub struct Catalogue {
+    /// Number of the last edit; 0 for the embedded catalogue.
+    version: i64,
     by_id: HashMap<i32, Arc<CatalogueItem>>,
     by_shortname: HashMap<Arc<str>, i32>,
 }
 
-static EMBEDDED: LazyLock<Catalogue> =
-    LazyLock::new(|| Catalogue::read(include_str!("data/items.tsv"), include_str!("data/crafting.tsv")));
-static CATALOGUE: LazyLock<RwLock<Catalogue>> = LazyLock::new(|| RwLock::new(EMBEDDED.clone()));
+static EMBEDDED: LazyLock<Arc<Catalogue>> =
+    LazyLock::new(|| Arc::new(Catalogue::read(include_str!("data/items.tsv"), include_str!("data/crafting.tsv"))));
 
 impl Catalogue {
     /// Reads the tables, each with a head line; a line that makes no sense is left out.
@@ -111,25 +112,82 @@ impl Catalogue {
                 item.ingredients = of.into();
             }
         }
-        Self { by_id: by_id.into_iter().map(|(id, item)| (id, Arc::new(item))).collect(), by_shortname }
+        Self { version: 0, by_id: by_id.into_iter().map(|(id, item)| (id, Arc::new(item))).collect(), by_shortname }
     }
 
-    fn get(&self, id: i32) -> Option<Arc<CatalogueItem>> {
-        self.by_id.get(&id).cloned()
+    /// The embedded catalogue, regardless of edits.
+    pub fn embedded() -> &'static Arc<Self> {
+        &EMBEDDED
+    }
+
+    /// The embedded catalogue with these edits, the last of which is number `version`. Recipes remain.
+    pub fn edited(version: i64, edits: &[ItemEdit]) -> Self {
+        let mut catalogue = Self { version, ..Self::clone(&EMBEDDED) };
+        for edit in edits {
+            catalogue.insert(CatalogueItem {
+                id: edit.id,
+                shortname: edit.shortname.as_str().into(),
+                name: edit.name.as_str().into(),
+                category: edit.category.as_str().into(),
+                stack_size: edit.stack_size,
+                ingredients: EMBEDDED.item(edit.id).map(|item| item.ingredients.clone()).unwrap_or_default(),
+                icon: edit.icon.as_deref().map(Into::into),
+                source: ItemSource::Admin,
+            });
+        }
+        catalogue
+    }
+
+    /// Number of the last edit; 0: there was none.
+    pub fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// The item of this id.
+    pub fn item(&self, id: i32) -> Option<&Arc<CatalogueItem>> {
+        self.by_id.get(&id)
+    }
+
+    /// The item of this short name.
+    pub fn by_shortname(&self, shortname: &str) -> Option<&Arc<CatalogueItem>> {
+        self.item(*self.by_shortname.get(shortname)?)
+    }
+
+    /// All items, by name and then by id.
+    pub fn all(&self) -> Vec<Arc<CatalogueItem>> {
+        let mut all: Vec<_> = self.by_id.values().cloned().collect();
+        all.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        all
+    }
+
+    /// The name of this item.
+    pub fn name(&self, id: i32) -> Option<Arc<str>> {
+        self.item(id).map(|item| item.name.clone())
+    }
+
+    /// The names of this item.
+    pub fn names(&self, id: i32) -> ItemNames {
+        let item = self.item(id);
+        ItemNames { name: item.map(|item| item.name.clone()), shortname: item.map(|item| item.shortname.clone()) }
+    }
+
+    /// The item in words: its name, `item 123` when it has none, with `(blueprint)` for the blueprint of it.
+    pub fn in_words(&self, id: i32, is_blueprint: bool) -> String {
+        let blueprint = if is_blueprint { " (blueprint)" } else { "" };
+        match self.item(id) {
+            Some(item) => format!("{}{blueprint}", item.name),
+            None => format!("item {id}{blueprint}"),
+        }
     }
 
     fn insert(&mut self, item: CatalogueItem) {
-        self.remove(item.id);
-        self.by_shortname.insert(item.shortname.clone(), item.id);
-        self.by_id.insert(item.id, Arc::new(item));
-    }
-
-    fn remove(&mut self, id: i32) {
-        if let Some(before) = self.by_id.remove(&id)
-            && self.by_shortname.get(&before.shortname) == Some(&id)
+        if let Some(before) = self.by_id.get(&item.id)
+            && self.by_shortname.get(&before.shortname) == Some(&item.id)
         {
             self.by_shortname.remove(&before.shortname);
         }
+        self.by_shortname.insert(item.shortname.clone(), item.id);
+        self.by_id.insert(item.id, Arc::new(item));
     }
 }
 
@@ -148,94 +206,10 @@ fn read_item(line: &str) -> Option<(i32, CatalogueItem)> {
     Some((item.id, item))
 }
 
-/// Runs this on the catalogue as it is now. It must be quick: an edit waits for it.
-fn read<T>(look: impl FnOnce(&Catalogue) -> T) -> T {
-    look(&CATALOGUE.read().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// The item of this id.
-pub fn item(id: i32) -> Option<Arc<CatalogueItem>> {
-    read(|catalogue| catalogue.get(id))
-}
-
-/// The item of this short name.
-pub fn by_shortname(shortname: &str) -> Option<Arc<CatalogueItem>> {
-    read(|catalogue| catalogue.by_shortname.get(shortname).and_then(|id| catalogue.get(*id)))
-}
-
-/// All items, by name and then by id.
-pub fn all() -> Vec<Arc<CatalogueItem>> {
-    let mut all: Vec<_> = read(|catalogue| catalogue.by_id.values().cloned().collect());
-    all.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
-    all
-}
-
-/// All items of the embedded catalogue, in no order.
-pub fn embedded_all() -> Vec<Arc<CatalogueItem>> {
-    EMBEDDED.by_id.values().cloned().collect()
-}
-
-/// The item as the embedded catalogue has it, regardless of edits.
-pub fn embedded(id: i32) -> Option<Arc<CatalogueItem>> {
-    EMBEDDED.get(id)
-}
-
-/// The embedded item of this short name.
-pub fn embedded_by_shortname(shortname: &str) -> Option<Arc<CatalogueItem>> {
-    EMBEDDED.by_shortname.get(shortname).and_then(|id| EMBEDDED.get(*id))
-}
-
-/// Number of items in the embedded catalogue.
-pub fn count() -> usize {
-    EMBEDDED.by_id.len()
-}
-
-/// Makes the item as in the edit from now on. The recipe remains.
-pub fn put(edit: &ItemEdit) {
-    let item = CatalogueItem {
-        id: edit.id,
-        shortname: edit.shortname.as_str().into(),
-        name: edit.name.as_str().into(),
-        category: edit.category.as_str().into(),
-        stack_size: edit.stack_size,
-        ingredients: embedded(edit.id).map(|item| item.ingredients.clone()).unwrap_or_default(),
-        icon: edit.icon.as_deref().map(Into::into),
-        source: ItemSource::Admin,
-    };
-    CATALOGUE.write().unwrap_or_else(PoisonError::into_inner).insert(item);
-}
-
-/// Takes back an admin's edit of the item.
-pub fn reset_to_shipped(id: i32) {
-    let mut catalogue = CATALOGUE.write().unwrap_or_else(PoisonError::into_inner);
-    match embedded(id) {
-        Some(item) => catalogue.insert((*item).clone()),
-        None => catalogue.remove(id),
-    }
-}
-
 impl CatalogueItem {
     /// Number of pieces that one crafting makes, where it is known.
     pub fn made_at_once(&self) -> Option<u32> {
         MADE_AT_ONCE.iter().find(|(shortname, _)| *shortname == &*self.shortname).map(|(_, made)| *made)
-    }
-}
-
-impl ItemNames {
-    /// The names of this item.
-    pub fn of(id: i32) -> Self {
-        let item = item(id);
-        let shortname = item.as_ref().map(|item| item.shortname.clone());
-        Self { name: item.map(|item| item.name.clone()), shortname }
-    }
-}
-
-/// The item in words: its name, `item 123` when it has none, with `(blueprint)` for the blueprint of it.
-pub fn in_words(id: i32, is_blueprint: bool) -> String {
-    let blueprint = if is_blueprint { " (blueprint)" } else { "" };
-    match item(id) {
-        Some(item) => format!("{}{blueprint}", item.name),
-        None => format!("item {id}{blueprint}"),
     }
 }
 
@@ -246,34 +220,33 @@ mod tests {
     #[test]
     fn every_line_of_the_tables_is_read() {
         let lines = |table: &str| table.lines().skip(1).filter(|line| !line.trim().is_empty()).count();
-        assert_eq!((count(), EMBEDDED.by_shortname.len()), (1_131, 1_131));
-        assert_eq!(count(), lines(include_str!("data/items.tsv")));
+        assert_eq!((EMBEDDED.by_id.len(), EMBEDDED.by_shortname.len()), (1_131, 1_131));
+        assert_eq!(EMBEDDED.by_id.len(), lines(include_str!("data/items.tsv")));
         let ingredients: usize = EMBEDDED.by_id.values().map(|item| item.ingredients.len()).sum();
         assert_eq!(ingredients, lines(include_str!("data/crafting.tsv")));
     }
 
     #[test]
     fn items_are_found_by_id_and_by_short_name() {
-        let rifle = by_shortname("rifle.ak").unwrap();
+        let rifle = EMBEDDED.by_shortname("rifle.ak").unwrap();
         assert_eq!((rifle.id, &*rifle.name, rifle.stack_size), (1_545_779_598, "Assault Rifle", Some(1)));
-        assert_eq!(item(rifle.id), Some(rifle.clone()));
-        assert_eq!(item(SCRAP).map(|scrap| scrap.shortname.clone()).as_deref(), Some("scrap"));
-        let metal = by_shortname("metal.refined").unwrap();
+        assert_eq!(EMBEDDED.item(rifle.id), Some(rifle));
+        assert_eq!(EMBEDDED.item(SCRAP).map(|scrap| &*scrap.shortname), Some("scrap"));
+        let metal = EMBEDDED.by_shortname("metal.refined").unwrap();
         assert!(rifle.ingredients.contains(&(metal.id, 50)), "{:?}", rifle.ingredients);
-        assert!(by_shortname("scrap").unwrap().ingredients.is_empty());
+        assert!(EMBEDDED.by_shortname("scrap").unwrap().ingredients.is_empty());
     }
 
     #[test]
     fn what_is_not_in_the_catalogue_has_no_name() {
-        assert_eq!((item(7), by_shortname("no.such.item")), (None, None));
-        assert_eq!(ItemNames::of(7), ItemNames::default());
-        assert_eq!(in_words(7, true), "item 7 (blueprint)");
-        assert_eq!(in_words(SCRAP, false), "Scrap");
+        assert_eq!((EMBEDDED.item(7), EMBEDDED.by_shortname("no.such.item")), (None, None));
+        assert_eq!(EMBEDDED.names(7), ItemNames::default());
+        assert_eq!(EMBEDDED.in_words(7, true), "item 7 (blueprint)");
+        assert_eq!(EMBEDDED.in_words(SCRAP, false), "Scrap");
     }
 
-    /// Uses items that no other test looks at: the process has one catalogue.
     #[test]
-    fn what_an_admin_says_counts_until_it_is_taken_back() {
+    fn an_edit_counts_in_the_catalogue_that_is_made_with_it() {
         let edit = |id, shortname: &str, name: &str| ItemEdit {
             id,
             shortname: shortname.into(),
@@ -282,21 +255,20 @@ mod tests {
             stack_size: Some(7),
             icon: Some("a.png".into()),
         };
-        let pool = by_shortname("abovegroundpool").unwrap();
-        put(&edit(pool.id, "abovegroundpool", "Paddling Pool"));
-        let edited = item(pool.id).unwrap();
-        assert_eq!((&*edited.name, edited.stack_size, edited.source), ("Paddling Pool", Some(7), ItemSource::Admin));
-        assert_eq!(edited.ingredients, pool.ingredients);
-        assert_eq!(in_words(pool.id, false), "Paddling Pool");
-        reset_to_shipped(pool.id);
-        assert_eq!(item(pool.id), Some(pool));
+        let rifle = EMBEDDED.by_shortname("rifle.ak").unwrap();
+        let edited =
+            Catalogue::edited(3, &[edit(rifle.id, "rifle.ak", "Kalashnikov"), edit(12, "new.item", "New Item")]);
+        assert_eq!(edited.version(), 3);
+        let named = edited.by_shortname("rifle.ak").unwrap();
+        assert_eq!((&*named.name, named.stack_size, named.source), ("Kalashnikov", Some(7), ItemSource::Admin));
+        assert_eq!(named.ingredients, rifle.ingredients);
+        assert_eq!(edited.in_words(rifle.id, false), "Kalashnikov");
+        assert_eq!(edited.names(12).name.as_deref(), Some("New Item"));
+        assert_eq!((edited.all().len(), edited.by_shortname.len()), (1_132, 1_132));
+        assert_eq!(&*rifle.name, "Assault Rifle", "the embedded one is as it was");
 
-        put(&edit(12, "new.item", "New Item"));
-        put(&edit(12, "newer.item", "Newer Item"));
-        assert_eq!(by_shortname("new.item"), None, "the short name before is free");
-        assert_eq!(ItemNames::of(12).name.as_deref(), Some("Newer Item"));
-        reset_to_shipped(12);
-        assert_eq!((item(12), by_shortname("newer.item")), (None, None));
-        assert_eq!(count(), 1_131);
+        let renamed = Catalogue::edited(4, &[edit(12, "new.item", "New Item"), edit(12, "newer.item", "Newer Item")]);
+        assert_eq!(renamed.by_shortname("new.item"), None, "the short name before is free");
+        assert_eq!(renamed.by_shortname("newer.item").map(|item| item.id), Some(12));
     }
 }

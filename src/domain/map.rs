@@ -2,12 +2,14 @@
 
 use std::{fmt, sync::Arc};
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::domain::{
+    change::Node,
     grid::{self, GridStyle},
-    items::{self, ItemNames},
+    items::{self, Catalogue, ItemNames},
     time::Timestamp,
 };
 
@@ -48,9 +50,8 @@ impl MarkerKind {
     }
 }
 
-/// One line of a vending machine. In JSON with the names of its items, which cost nothing until they are written.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(into = "NamedSellOrder")]
+/// One line of a vending machine. The names of its items cost nothing until they are written.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SellOrder {
     pub item_id: i32,
     /// Pieces per purchase.
@@ -73,7 +74,7 @@ impl SellOrder {
 }
 
 /// A sell order as it is on the wire; names are `null` for items that the catalogue does not know.
-#[derive(Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NamedSellOrder {
     #[serde(serialize_with = "items::id_text")]
@@ -97,12 +98,12 @@ struct NamedSellOrder {
     condition: Option<f64>,
 }
 
-impl From<SellOrder> for NamedSellOrder {
-    fn from(order: SellOrder) -> Self {
-        let currency = ItemNames::of(order.currency_id);
+impl NamedSellOrder {
+    fn new(order: &SellOrder, catalogue: &Catalogue) -> Self {
+        let currency = catalogue.names(order.currency_id);
         Self {
             item_id: order.item_id,
-            item: ItemNames::of(order.item_id),
+            item: catalogue.names(order.item_id),
             quantity: order.quantity,
             currency_id: order.currency_id,
             currency_name: currency.name,
@@ -187,7 +188,7 @@ impl Marker {
 }
 
 /// A marker as it is on the wire.
-#[derive(Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Marker)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownMarker<'a> {
@@ -222,16 +223,17 @@ pub struct ShownMarker<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     out_of_stock: Option<bool>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    #[schema(value_type = Vec<NamedSellOrder>, required = false)]
-    sell_orders: &'a [SellOrder],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    sell_orders: Vec<NamedSellOrder>,
 }
 
-impl Serialize for Marker {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl Marker {
+    /// As it is on the wire, with the names that this catalogue has.
+    pub fn shown(&self, catalogue: &Catalogue) -> ShownMarker<'_> {
         let (x, y) = self.place.metres();
         let MarkerDetails { rotation, steam_id, radius, color } = self.details.as_deref().copied().unwrap_or_default();
-        let shown = ShownMarker {
+        ShownMarker {
             kind: self.kind,
             vendor_id: (self.kind == MarkerKind::VendingMachine).then(|| self.place.to_string()),
             x,
@@ -243,9 +245,14 @@ impl Serialize for Marker {
             color: color.map(|[red, green, blue, alpha]| format!("#{red:02x}{green:02x}{blue:02x}{alpha:02x}")),
             name: self.name.as_deref(),
             out_of_stock: self.out_of_stock,
-            sell_orders: &self.sell_orders,
-        };
-        shown.serialize(serializer)
+            sell_orders: self.sell_orders.iter().map(|order| NamedSellOrder::new(order, catalogue)).collect(),
+        }
+    }
+}
+
+impl Node for Marker {
+    fn json(&self, catalogue: &Catalogue) -> Box<RawValue> {
+        self.shown(catalogue).json(catalogue)
     }
 }
 

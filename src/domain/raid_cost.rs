@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::domain::items::{self, CatalogueItem};
+use crate::domain::items::{Catalogue, CatalogueItem};
 
 /// Explosives and ammunition, in the order of the counts.
 const TOOLS: [&str; 4] = ["explosive.satchel", "explosive.timed", "ammo.rocket.basic", "ammo.rifle.explosive"];
@@ -60,8 +60,8 @@ pub fn targets() -> Vec<RaidTarget> {
 }
 
 fn way((shortname, quantity): (&'static str, u32)) -> Option<RaidWay> {
-    let tool = items::embedded_by_shortname(shortname)?;
-    let sulfur = (sulfur_of(&tool, 0) * f64::from(quantity)).ceil() as u32;
+    let tool = Catalogue::embedded().by_shortname(shortname)?;
+    let sulfur = (sulfur_of(tool, 0) * f64::from(quantity)).ceil() as u32;
     Some(RaidWay { shortname, name: tool.name.to_string(), quantity, sulfur })
 }
 
@@ -74,7 +74,7 @@ fn sulfur_of(item: &CatalogueItem, depth: usize) -> f64 {
         return 0.0;
     }
     let of = |(id, pieces): &(i32, u32)| {
-        items::embedded(*id).map_or(0.0, |item| sulfur_of(&item, depth + 1)) * f64::from(*pieces)
+        Catalogue::embedded().item(*id).map_or(0.0, |item| sulfur_of(item, depth + 1)) * f64::from(*pieces)
     };
     item.ingredients.iter().map(of).sum::<f64>() / f64::from(item.made_at_once().unwrap_or(1))
 }
@@ -86,7 +86,7 @@ mod tests {
     /// The prices that every player knows.
     #[test]
     fn sulfur_follows_from_the_crafting_table() {
-        let sulfur = TOOLS.map(|tool| sulfur_of(&items::embedded_by_shortname(tool).unwrap(), 0));
+        let sulfur = TOOLS.map(|tool| sulfur_of(Catalogue::embedded().by_shortname(tool).unwrap(), 0));
         assert_eq!(sulfur, [480.0, 2_200.0, 1_400.0, 25.0]);
     }
 

@@ -13,9 +13,10 @@ use utoipa::ToSchema;
 
 use crate::domain::{
     change::{Change, Key, Node, Section},
-    device::Device,
+    device::{Device, ShownDevice},
     freshness::{StaleSection, StaleSections},
     incident::Incident,
+    items::Catalogue,
     link_reason::LinkReason,
     map::{MapNote, Marker, ShownMarker},
     reporting::Reports,
@@ -315,10 +316,10 @@ pub struct StateDocument<'a> {
     team: TeamDocument<'a>,
     /// By the game's marker id.
     #[schema(value_type = HashMap<String, ShownMarker>, required = false)]
-    map_markers: &'a Keyed<u64, Marker>,
+    map_markers: ShownMarkers<'a>,
     /// By device id (the entity id in decimal).
-    #[schema(value_type = HashMap<String, Device>, required = false)]
-    devices: &'a Keyed<Arc<str>, Device>,
+    #[schema(value_type = HashMap<String, ShownDevice>, required = false)]
+    devices: ShownDevices<'a>,
     /// By note id.
     #[schema(value_type = HashMap<String, MapNote>, required = false)]
     map_notes: &'a Keyed<Arc<str>, MapNote>,
@@ -340,18 +341,36 @@ struct TeamDocument<'a> {
     members: &'a Keyed<u64, Member>,
 }
 
-impl Serialize for ServerState {
+/// Markers by id, and the catalogue with the names of their items.
+struct ShownMarkers<'a>(&'a Keyed<u64, Marker>, &'a Catalogue);
+
+impl Serialize for ShownMarkers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let document = StateDocument {
+        serializer.collect_map(self.0.iter().map(|(id, marker)| (id, marker.shown(self.1))))
+    }
+}
+
+/// Devices by id, and the catalogue with the names of their contents.
+struct ShownDevices<'a>(&'a Keyed<Arc<str>, Device>, &'a Catalogue);
+
+impl Serialize for ShownDevices<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(id, device)| (id, device.shown(self.1))))
+    }
+}
+
+impl ServerState {
+    /// The whole state as it is on the wire, with the names of items that this catalogue has.
+    pub fn document<'a>(&'a self, catalogue: &'a Catalogue) -> StateDocument<'a> {
+        StateDocument {
             server: &self.server,
             team: TeamDocument { head: &self.team, members: &self.members },
-            map_markers: &self.map_markers,
-            devices: &self.devices,
+            map_markers: ShownMarkers(&self.map_markers, catalogue),
+            devices: ShownDevices(&self.devices, catalogue),
             map_notes: &self.map_notes,
             raids: &self.raids,
             timers: &self.timers,
-        };
-        document.serialize(serializer)
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::domain::{
     detect::MapContext,
-    items,
+    items::Catalogue,
     map::{MapPlace, Marker, MarkerKind, SellOrder},
     time::{self, Timestamp},
     words::words,
@@ -212,9 +212,9 @@ const SLOTS: i64 = 30;
 impl Offer {
     /// True if this stock does not fit into a vending machine with the game's own stack sizes, not even into two at one
     /// place. Blueprints, and items that are not in the catalogue, are believed.
-    pub fn overflows(&self) -> bool {
+    pub fn overflows(&self, catalogue: &Catalogue) -> bool {
         let pieces = self.in_stock.saturating_mul(i64::from(self.price.quantity.max(1)));
-        let item = items::item(self.key.item_id).filter(|_| !self.key.item_is_blueprint);
+        let item = catalogue.item(self.key.item_id).filter(|_| !self.key.item_is_blueprint);
         item.and_then(|item| item.stack_size).is_some_and(|stack| pieces > 2 * SLOTS * i64::from(stack.max(1)))
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::domain::{items, raid_cost, words::words};
+use crate::domain::{items::Catalogue, raid_cost, words::words};
 
 words! {
     /// The name of a store.
@@ -55,11 +55,11 @@ pub fn check_data(text: &str, most_bytes: usize) -> Result<(), StoreDataError> {
 }
 
 fn crafting() -> Value {
-    let craftable = items::embedded_all().into_iter().filter(|item| !item.ingredients.is_empty());
+    let craftable = Catalogue::embedded().all().into_iter().filter(|item| !item.ingredients.is_empty());
     let recipes: BTreeMap<_, _> = craftable
         .map(|item| {
             let ingredients = item.ingredients.iter().filter_map(|(id, quantity)| {
-                let of = items::embedded(*id)?;
+                let of = Catalogue::embedded().item(*id)?;
                 Some(json!({ "shortname": of.shortname, "name": of.name, "quantity": quantity }))
             });
             let ingredients: Vec<Value> = ingredients.collect();

@@ -33,6 +33,7 @@ use tokio::time::Instant;
 use url::form_urlencoded;
 
 use crate::{
+    catalogue::SharedCatalogue,
     clock::Clock,
     config::BaseUrl,
     crypto::{
@@ -68,6 +69,7 @@ const BEARER: &str = "bearer.";
 /// Parts of the service that the listener uses.
 pub struct ListenerContext {
     pub clock: Clock,
+    pub catalogue: SharedCatalogue,
     pub random: Random,
     pub tokens: Arc<RelayTokens>,
     /// Browser origins that may open a socket.
@@ -144,8 +146,15 @@ async fn upgrade_service(
     let servers = hub.clone().recipient();
     let sockets = Sockets::start(context.health.sent.of_new_thread());
     let (commands, acknowledgements) = (hub.clone().recipient(), hub.clone().recipient());
-    let worker =
-        RelayWorker::new(context.clock.clone(), servers, commands, acknowledgements, context.toggles.clone(), sockets);
+    let worker = RelayWorker::new(
+        context.clock.clone(),
+        context.catalogue.clone(),
+        servers,
+        commands,
+        acknowledgements,
+        context.toggles.clone(),
+        sockets,
+    );
     let service = map_config(app(context), |()| AppConfig::default()).into_factory().new_service(()).await?;
     let service = Rc::new(service);
     Ok(fn_service(move |(request, framed): (Request, Framed<HttpStream, h1::Codec>)| {

@@ -8,6 +8,7 @@ use rustls::ClientConfig;
 use crate::{
     api::context::ChatBot,
     billing::context::BillingContext,
+    catalogue::CatalogueKeeper,
     channels::Channels,
     clients::{
         channels::ChannelClient, chat::ChatClient, player_stats::PlayerStatsClient, registration::RegistrationClient,
@@ -52,6 +53,7 @@ pub struct Foundation {
     pub http: reqwest::Client,
     pub outbound: Arc<Outbound>,
     pub markets: Arc<Markets>,
+    pub catalogue: Arc<CatalogueKeeper>,
 }
 
 impl Foundation {
@@ -59,6 +61,7 @@ impl Foundation {
     pub fn relay(&self, game: Game) -> RelayContext {
         RelayContext {
             markets: self.markets.clone(),
+            catalogue: self.catalogue.shared().clone(),
             write_behind: WriteBehind::start(self.pool.clone(), self.random.clone()),
             clock: self.clock.clone(),
             random: self.random.clone(),

@@ -7,7 +7,7 @@ use super::{
     world::{SimulatedWorld, TEAM},
 };
 use crate::{
-    domain::items,
+    domain::items::Catalogue,
     game::wire::{AppMarker, AppMarkerType, app_marker::SellOrder},
 };
 
@@ -200,7 +200,7 @@ impl SeededMarket {
 }
 
 fn order_of(item: &str, quantity: i32, currency: &str, cost_per_item: i32, amount_in_stock: i32) -> SellOrder {
-    let id = |shortname| items::by_shortname(shortname).map(|item| item.id).unwrap_or_default();
+    let id = |shortname| Catalogue::embedded().by_shortname(shortname).map(|item| item.id).unwrap_or_default();
     SellOrder {
         item_id: id(item),
         quantity,
@@ -250,7 +250,7 @@ mod tests {
         fakes.dedup();
         assert_eq!((fakes.len(), blinking), (FAKES.len(), 2));
         assert!(GOODS.iter().all(|(item, _, currency, _)| {
-            items::by_shortname(item).is_some() && items::by_shortname(currency).is_some()
+            [item, currency].into_iter().all(|shortname| Catalogue::embedded().by_shortname(shortname).is_some())
         }));
     }
 }

@@ -166,6 +166,7 @@ impl Service {
         let outbound = Arc::new(Outbound::new(world.clock.clone(), true));
         let context = Arc::new(RelayContext {
             markets: Default::default(),
+            catalogue: Default::default(),
             write_behind: WriteBehind::start(self.pool.clone(), self.random.clone()),
             clock: world.clock.clone(),
             random: self.random.clone(),
@@ -204,6 +205,7 @@ impl Service {
         let new_worker = |()| {
             RelayWorker::new(
                 world.clock.clone(),
+                context.catalogue.clone(),
                 recipient(),
                 hub.clone().recipient(),
                 hub.clone().recipient(),

@@ -26,7 +26,7 @@ use crate::{
     },
     domain::{
         audit::{AdminAction, Written},
-        items,
+        items::Catalogue,
         limits::CONVEYOR_ROWS,
         time::Timestamp,
     },
@@ -113,9 +113,10 @@ struct ChangedConveyorRows {
     rows: Vec<ConveyorRowView>,
 }
 
-impl From<ConveyorRow> for ConveyorRowView {
-    fn from(ConveyorRow { shortname, item_id, category, updated_at }: ConveyorRow) -> Self {
-        let name = items::item(item_id).map_or_else(|| shortname.as_str().into(), |item| item.name.clone());
+impl ConveyorRowView {
+    fn new(row: ConveyorRow, catalogue: &Catalogue) -> Self {
+        let ConveyorRow { shortname, item_id, category, updated_at } = row;
+        let name = catalogue.name(item_id).unwrap_or_else(|| shortname.as_str().into());
         Self { shortname, item_id: item_id.to_string(), name, category, updated_at }
     }
 }
@@ -131,7 +132,9 @@ pub async fn list(
     let limit = limit.unwrap_or(CONVEYOR_ROWS);
     let rows = context.pool.read(move |db| conveyor_rows::list(db, before.as_deref(), limit)).await?;
     let next = next_of(&rows, limit as usize, |last| last.shortname.clone());
-    Ok(HttpResponse::Ok().json(ConveyorRowList { rows: rows.into_iter().map(Into::into).collect(), next }))
+    let catalogue = context.caches.catalogue.current();
+    let rows = rows.into_iter().map(|row| ConveyorRowView::new(row, &catalogue)).collect();
+    Ok(HttpResponse::Ok().json(ConveyorRowList { rows, next }))
 }
 
 /// Adds an item to the map, in its category of the catalogue.
@@ -144,8 +147,10 @@ pub async fn create(
     admin: Admin,
     once: Idempotent,
     Json(CreateConveyorRow { item_id }): Json<CreateConveyorRow>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let item = item_id.into_text().parse().ok().and_then(items::item);
+    let catalogue = context.caches.catalogue.current();
+    let item = item_id.into_text().parse().ok().and_then(|id| catalogue.item(id)).cloned();
     let item = item.ok_or_else(|| ApiError::invalid("itemId", "is no item of the catalogue"))?;
     let target = item.shortname.clone();
     let add = move |db: &mut _, now| {
@@ -155,8 +160,8 @@ pub async fn create(
         let (shortname, category) = (item.shortname.to_string(), item.category.to_string());
         let row = ConveyorRow { shortname, item_id: item.id, category, updated_at: now };
         conveyor_rows::insert(db, &row)?;
-        let view = (StatusCode::CREATED, ConveyorRowView::from(row.clone()));
-        Ok(Written::new(view, Value::Null, ConveyorRowView::from(row)))
+        let view = (StatusCode::CREATED, ConveyorRowView::new(row.clone(), &catalogue));
+        Ok(Written::new(view, Value::Null, ConveyorRowView::new(row, &catalogue)))
     };
     admin.write_once(once, AdminAction::AddConveyorRow, &target, add).await
 }
@@ -170,15 +175,17 @@ pub async fn update(
     admin: Admin,
     shortname: web::Path<String>,
     Json(ConveyorCategory { category }): Json<ConveyorCategory>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let shortname = shortname.into_inner();
+    let (shortname, catalogue) = (shortname.into_inner(), context.caches.catalogue.current());
     let target = shortname.clone();
     let changed = admin.write(AdminAction::PutConveyorRow, &target, move |db, now| {
+        let view = |row| ConveyorRowView::new(row, &catalogue);
         let before = conveyor_rows::get(db, &shortname)?;
         let after = conveyor_rows::set_category(db, &shortname, category.trim(), now)?;
-        Ok(Written::new(after.clone(), ConveyorRowView::from(before), ConveyorRowView::from(after)))
+        Ok(Written::new(view(after.clone()), view(before), view(after)))
     });
-    Ok(HttpResponse::Ok().json(ConveyorRowView::from(changed.await?)))
+    Ok(HttpResponse::Ok().json(changed.await?))
 }
 
 /// Takes an item from the map.
@@ -186,13 +193,17 @@ pub async fn update(
     params(("shortname" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
-pub async fn delete(admin: Admin, shortname: web::Path<String>) -> Result<HttpResponse, ApiError> {
-    let shortname = shortname.into_inner();
+pub async fn delete(
+    admin: Admin,
+    shortname: web::Path<String>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (shortname, catalogue) = (shortname.into_inner(), context.caches.catalogue.current());
     let target = shortname.clone();
     let removed = admin.write(AdminAction::DeleteConveyorRow, &target, move |db, _| {
         let before = conveyor_rows::get(db, &shortname)?;
         conveyor_rows::delete(db, &shortname)?;
-        Ok(Written::new((), ConveyorRowView::from(before), Value::Null))
+        Ok(Written::new((), ConveyorRowView::new(before, &catalogue), Value::Null))
     });
     removed.await?;
     Ok(HttpResponse::Ok().json(Done::OK))
@@ -207,12 +218,14 @@ pub async fn delete(admin: Admin, shortname: web::Path<String>) -> Result<HttpRe
 pub async fn update_categories(
     admin: Admin,
     Json(ConveyorCategories { shortnames, category }): Json<ConveyorCategories>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
+    let catalogue = context.caches.catalogue.current();
     let changed = admin.write(AdminAction::PutConveyorRows, "conveyor-map", move |db, now| {
         let (mut before, mut after, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for (index, shortname) in shortnames.iter().enumerate() {
             match conveyor_rows::get(db, shortname) {
-                Ok(row) => before.push(ConveyorRowView::from(row)),
+                Ok(row) => before.push(ConveyorRowView::new(row, &catalogue)),
                 Err(DbError::NotFound) => {
                     missing.push(FieldError { path: format!("shortnames[{index}]"), message: "has no row".to_owned() })
                 }
@@ -223,7 +236,8 @@ pub async fn update_categories(
             return Err(ApiError::Invalid(missing));
         }
         for shortname in &shortnames {
-            after.push(ConveyorRowView::from(conveyor_rows::set_category(db, shortname, category.trim(), now)?));
+            let row = conveyor_rows::set_category(db, shortname, category.trim(), now)?;
+            after.push(ConveyorRowView::new(row, &catalogue));
         }
         let told = serde_json::json!(after);
         Ok(Written::new(after, before, told))

@@ -30,7 +30,7 @@ use crate::{
         audit::{AdminAction, Written},
         image_name::ImageName,
         item_search,
-        items::{self, ItemEdit},
+        items::{Catalogue, ItemEdit},
         limits::{EDITED_ITEMS, ICON_EDGE},
     },
 };
@@ -102,7 +102,7 @@ struct ItemResults {
     (status = 200, body = ItemList),
 ))]
 pub async fn list(Query(page): Query<ListPage>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(ItemList::page(&page, &context.settings.urls)?))
+    Ok(HttpResponse::Ok().json(ItemList::page(&page, &context.caches.catalogue.current(), &context.settings.urls)?))
 }
 
 /// Looks for items: exact matches first, then names that begin so, words, beginnings of words, and parts.
@@ -113,7 +113,7 @@ pub async fn search(
     Query(ItemSearch { q, limit, before }): Query<ItemSearch>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let found = item_search::ranked(&items::all(), &q);
+    let found = item_search::ranked(&context.caches.catalogue.current().all(), &q);
     let (found, next) = ListPage::new(limit.unwrap_or(RESULTS), before)
         .cut(found, |(rank, item)| ListPlace::new(*rank, format!("{}  {}", item.name, item.id)))?;
     let results = found.iter().map(|(_, item)| ItemView::new(item, &context.settings.urls)).collect();
@@ -154,8 +154,9 @@ pub async fn update(
     let unused = written.await?;
     refresh(&context).await;
     context.caches.images.delete_unused(&context.pool, unused.into_iter().collect()).await;
-    let item = items::item(id).ok_or_else(|| ApiError::Unavailable("the catalogue is not up to date".into()))?;
-    Ok(HttpResponse::Ok().json(ItemView::new(&item, &context.settings.urls)))
+    let catalogue = context.caches.catalogue.current();
+    let item = catalogue.item(id).ok_or_else(|| ApiError::Unavailable("the catalogue is not up to date".into()))?;
+    Ok(HttpResponse::Ok().json(ItemView::new(item, &context.settings.urls)))
 }
 
 /// Takes back the admins' edit of an item: one of the embedded catalogue is as it was, another one is gone. Its icon is
@@ -204,13 +205,13 @@ fn item_id(text: &str) -> Result<i32, ApiError> {
 /// The edit in this body, checked against the embedded catalogue.
 fn edit(id: i32, body: ItemBody, context: &ApiContext) -> Result<ItemEdit, ApiError> {
     let ItemBody { shortname, name, category, icon_url, stack_size } = body;
-    let shortname = match (items::embedded(id), shortname) {
+    let shortname = match (Catalogue::embedded().item(id), shortname) {
         (Some(item), Some(shortname)) if *shortname != *item.shortname => {
             return Err(ApiError::invalid("shortname", format!("must be {}, as in the game", item.shortname)));
         }
         (Some(item), _) => item.shortname.to_string(),
         (None, None) => return Err(ApiError::invalid("shortname", "is required")),
-        (None, Some(shortname)) if items::embedded_by_shortname(&shortname).is_some() => {
+        (None, Some(shortname)) if Catalogue::embedded().by_shortname(&shortname).is_some() => {
             return Err(ApiError::Conflict);
         }
         (None, Some(shortname)) => shortname,

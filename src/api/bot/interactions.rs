@@ -30,6 +30,7 @@ use crate::{
         chat_interaction::{self, Interaction},
         chat_link::ChatLinkCode,
         ids::{ChatUserId, GameServerId, UserId},
+        items::Catalogue,
         shop::Shop,
         stores::StoreName,
         team_command::settings::CommandWord,
@@ -90,6 +91,7 @@ async fn answer(context: &ApiContext, by: ChatUserId, command: Option<BotCommand
         code: ChatLinkCode::new(context.random.bytes()),
         frontend: context.settings.urls.frontend.to_string(),
         live: context.services.markets.clone(),
+        catalogue: context.caches.catalogue.current(),
         now: context.clock.now(),
         by,
     };
@@ -137,6 +139,7 @@ struct AskedCommand {
     /// Address at which the code is entered.
     frontend: String,
     live: Arc<Markets>,
+    catalogue: Arc<Catalogue>,
     now: Timestamp,
 }
 
@@ -145,7 +148,7 @@ impl AskedCommand {
         let messages = BotMessages::new(store(db, StoreName::Messages)?);
         Ok(match command {
             BotCommand::Craft { item, amount } => {
-                chat_answers::craft(&messages, &store(db, StoreName::Crafting)?, item, *amount)
+                chat_answers::craft(&messages, &store(db, StoreName::Crafting)?, &self.catalogue, item, *amount)
             }
             BotCommand::Raid { target, amount } => {
                 chat_answers::raid(&messages, &store(db, StoreName::Raid)?, target, *amount)
@@ -153,9 +156,9 @@ impl AskedCommand {
             BotCommand::Faq { question } => {
                 chat_answers::faq(&messages, &store(db, StoreName::Faq)?, question.as_deref())
             }
-            BotCommand::Item { item } => chat_answers::item(&messages, item),
+            BotCommand::Item { item } => chat_answers::item(&messages, &self.catalogue, item),
             BotCommand::Price { item } => match chat_links::user_of(db, &self.by)? {
-                Some(user) => chat_answers::price(&messages, item, &self.offers(db, &user)?),
+                Some(user) => chat_answers::price(&messages, &self.catalogue, item, &self.offers(db, &user)?),
                 None => messages.not_linked(),
             },
             // Answered by the game connections.

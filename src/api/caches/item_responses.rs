@@ -11,12 +11,11 @@ use crate::{
         error::ApiError,
         list_page::{ListPage, ListPlace},
     },
-    catalogue::CatalogueKeeper,
     config::PublicUrls,
     crypto::digest::sha256_hex,
     domain::{
         image_name::ImageName,
-        items::{self, CatalogueItem, ItemSource},
+        items::{Catalogue, CatalogueItem, ItemSource},
     },
 };
 
@@ -52,9 +51,10 @@ pub struct ItemList {
 }
 
 impl ItemList {
-    /// This page of all items as they are now.
-    pub fn page(page: &ListPage, urls: &PublicUrls) -> Result<Self, ApiError> {
-        let (found, next) = page.cut(items::all(), |item| ListPlace::new(0, format!("{}  {}", item.name, item.id)))?;
+    /// This page of all items.
+    pub fn page(page: &ListPage, catalogue: &Catalogue, urls: &PublicUrls) -> Result<Self, ApiError> {
+        let (found, next) =
+            page.cut(catalogue.all(), |item| ListPlace::new(0, format!("{}  {}", item.name, item.id)))?;
         Ok(Self { items: found.iter().map(|item| ItemView::new(item, urls)).collect(), next })
     }
 }
@@ -88,15 +88,14 @@ pub struct SentItems {
 }
 
 impl ItemsAnswer {
-    /// All items as they are now.
-    pub fn get(&self, catalogue: &CatalogueKeeper, urls: &PublicUrls) -> Result<SentItems, ApiError> {
-        // Read first: a change meanwhile is another version.
+    /// All items of this catalogue.
+    pub fn get(&self, catalogue: &Catalogue, urls: &PublicUrls) -> Result<SentItems, ApiError> {
         let version = catalogue.version();
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sent) = sent.as_ref().filter(|sent| sent.version == version) {
             return Ok(sent.clone());
         }
-        let all = ItemList::page(&ListPage::default(), urls)?;
+        let all = ItemList::page(&ListPage::default(), catalogue, urls)?;
         let body = serde_json::to_vec(&all).map_err(|error| ApiError::Internal(error.into()))?;
         let fresh = SentItems { version, digest: sha256_hex(&body), body: body.into() };
         *sent = Some(fresh.clone());

@@ -15,7 +15,6 @@ use crate::{
         extract::{caller::Caller, query::Query},
     },
     crypto::digest::sha256_hex,
-    domain::items,
 };
 
 /// All items of the game.
@@ -30,12 +29,12 @@ pub async fn list(
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
+    let (catalogue, urls) = (context.caches.catalogue.current(), &context.settings.urls);
     if page.is_whole() {
-        let SentItems { digest, body, .. } =
-            context.caches.items_answer.get(&context.caches.catalogue, &context.settings.urls)?;
+        let SentItems { digest, body, .. } = context.caches.items_answer.get(&catalogue, urls)?;
         return Ok(etags::json(&req, &digest, Caching::Private, || body));
     }
-    tagged(&req, &ItemList::page(&page, &context.settings.urls)?)
+    tagged(&req, &ItemList::page(&page, &catalogue, urls)?)
 }
 
 /// An item of the game.
@@ -50,8 +49,9 @@ pub async fn get(
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let item = id.parse().ok().and_then(items::item).ok_or(ApiError::NotFound)?;
-    tagged(&req, &ItemView::new(&item, &context.settings.urls))
+    let catalogue = context.caches.catalogue.current();
+    let item = id.parse().ok().and_then(|id| catalogue.item(id)).ok_or(ApiError::NotFound)?;
+    tagged(&req, &ItemView::new(item, &context.settings.urls))
 }
 
 /// This, or that the client has it.

@@ -15,7 +15,10 @@ use crate::{
         intel::shops::{Delivery, MarketRead, OfferItems},
     },
     db::engine::pool::Db,
-    domain::shop::{VendorId, scan},
+    domain::{
+        items::Catalogue,
+        shop::{VendorId, scan},
+    },
 };
 
 /// A reason to suspect a shop.
@@ -70,10 +73,12 @@ pub async fn list(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (now, live) = (context.clock.now(), context.services.markets.clone());
+    let catalogue = context.caches.catalogue.current();
     // Scanned on the database's thread, which may block.
     let scan = move |db: &mut Db| {
         let market = MarketRead::load(db, &live, &id, now)?;
-        let results: Vec<_> = scan::scan(&market.stored.shops).into_iter().map(suspect).collect();
+        let results: Vec<_> =
+            scan::scan(&market.stored.shops, &catalogue).into_iter().map(|found| suspect(found, &catalogue)).collect();
         Ok((results, market))
     };
     let (results, market) = context.pool.read(scan).await?;
@@ -85,11 +90,11 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(ScanResults { results, next, delivery }))
 }
 
-fn suspect(suspect: scan::Suspect) -> SuspectView {
+fn suspect(suspect: scan::Suspect, catalogue: &Catalogue) -> SuspectView {
     let scan::Suspect { shop, score, reasons } = suspect;
     let (x, y) = shop.id.place();
     let reason = |scan::Suspicion { reason, weight, offer, detail }| {
-        let offer = offer.map(OfferItems::from);
+        let offer = offer.map(|key| OfferItems::new(key, catalogue));
         ReasonView { reason, weight, offer, detail }
     };
     let (name, grid) = (shop.shown_name().to_owned(), shop.grid.clone());

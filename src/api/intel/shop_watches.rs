@@ -31,7 +31,7 @@ use crate::{
     },
     db::{engine::pool::Db, shop_watches, users},
     domain::{
-        items::ItemNames,
+        items::Catalogue,
         limits::SHOP_WATCHES_PER_SERVER,
         shop::{
             Price, VendorId,
@@ -231,7 +231,7 @@ struct WatchView {
 }
 
 impl WatchView {
-    fn new(watch: ShopWatch, market: &MarketRead) -> Self {
+    fn new(watch: ShopWatch, market: &MarketRead, catalogue: &Catalogue) -> Self {
         let currency = watch.currency();
         let vendor_known = watch.vendor_id().and_then(|id| market.knows(id));
         let Finding { state, vendor, price, sold_out, undercut_by } = watch.finding;
@@ -240,14 +240,14 @@ impl WatchView {
             vendor_known,
             vendor_id: watch.vendor,
             item_id: watch.item_id.to_string(),
-            item_name: ItemNames::of(watch.item_id).name,
+            item_name: catalogue.name(watch.item_id),
             side: watch.side,
             direction: watch.direction,
             expected_price: watch.expected_price,
             expected_quantity: watch.baseline.map(|baseline| baseline.price.quantity),
             found_vendor_id: vendor,
             currency_id: currency.map(|id| id.to_string()),
-            currency_name: currency.and_then(|id| ItemNames::of(id).name),
+            currency_name: currency.and_then(|id| catalogue.name(id)),
             price: price.map(|price| price.cost),
             quantity: price.map(|price| price.quantity),
             state,
@@ -285,10 +285,11 @@ pub async fn list(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (now, live) = (context.clock.now(), context.services.markets.clone());
+    let catalogue = context.caches.catalogue.current();
     let read = move |db: &mut Db| Ok((shop_watches::list(db, &id)?, MarketRead::load(db, &live, &id, now)?));
     let (watches, market) = context.pool.read(read).await?;
     let delivery = market.delivery(&context);
-    let watches = watches.into_iter().map(|watch| WatchView::new(watch, &market)).collect();
+    let watches = watches.into_iter().map(|watch| WatchView::new(watch, &market, &catalogue)).collect();
     let (shops, next) = page.cut(watches, |watch: &WatchView| ListPlace::oldest_first(watch.created_at, &watch.id))?;
     Ok(HttpResponse::Ok().json(WatchList { shops, next, delivery }))
 }
@@ -311,11 +312,12 @@ pub async fn create(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (now, live) = (context.clock.now(), context.services.markets.clone());
+    let catalogue = context.caches.catalogue.current();
     let watch = new.watch(context.random.id(now), now)?;
     let enforced = context.settings.enforce_tiers;
     let add = move |db: &mut Db, PermittedWrite { user, server, .. }: &PermittedWrite| {
         let market = MarketRead::load(db, &live, server, now)?;
-        check(&watch, &market, map_size(db, server)?)?;
+        check(&watch, &market, &catalogue, map_size(db, server)?)?;
         let watch = market.look(&watch);
         let known = shop_watches::list(db, server)?;
         refuse_twin(&watch, &known)?;
@@ -328,7 +330,7 @@ pub async fn create(
             return Err(limit.into());
         }
         shop_watches::insert(db, server, &watch)?;
-        Ok((StatusCode::CREATED, WatchView::new(watch, &market)))
+        Ok((StatusCode::CREATED, WatchView::new(watch, &market, &catalogue)))
     };
     server.write_once(once, add, |hub, server| hub.do_send(ToConnection { server, message: ShopWatchesChanged })).await
 }
@@ -347,6 +349,7 @@ pub async fn update(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (now, live, wanted) = (context.clock.now(), context.services.markets.clone(), edit.wanted()?);
+    let catalogue = context.caches.catalogue.current();
     let edit = move |db: &mut Db, PermittedWrite { user, server, .. }: &PermittedWrite| {
         users::lock(db, &user.id)?;
         let mut watch = shop_watches::get(db, server, &id)?;
@@ -361,7 +364,7 @@ pub async fn update(
         let size = map_size(db, server)?;
         // A watch that was added before there were these rules can be edited in all else.
         if wanted.currency_id.is_some() {
-            check(&watch, &market, size)?;
+            check(&watch, &market, &catalogue, size)?;
         }
         let watch = market.look(&watch);
         let is_other_offer = wanted.currency_id.is_some() || wanted.side.is_some() || wanted.direction.is_some();
@@ -369,7 +372,7 @@ pub async fn update(
             refuse_twin(&watch, &known)?;
         }
         let is_changed = shop_watches::edit(db, server, &watch)?;
-        Ok((WatchView::new(watch, &market), is_changed))
+        Ok((WatchView::new(watch, &market, &catalogue), is_changed))
     };
     let watch = server
         .write_and_notify(edit, |hub, server| hub.do_send(ToConnection { server, message: ShopWatchesChanged }))

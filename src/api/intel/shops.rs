@@ -25,7 +25,7 @@ use crate::{
     },
     domain::{
         ids::{GameServerId, ServerId},
-        items::{self, ItemNames},
+        items::{Catalogue, ItemNames},
         reporting::{Reported, Reports},
         shop::{Offer, OfferKey, OfferRecord, Shop, VendorId, watch::ShopWatch},
         time::Timestamp,
@@ -71,17 +71,17 @@ pub(in crate::api) struct OfferItems {
     currency_is_blueprint: bool,
 }
 
-impl From<OfferKey> for OfferItems {
-    fn from(key: OfferKey) -> Self {
-        let names = ItemNames::of(key.item_id);
+impl OfferItems {
+    pub(in crate::api) fn new(key: OfferKey, catalogue: &Catalogue) -> Self {
+        let ItemNames { name, shortname } = catalogue.names(key.item_id);
         Self {
             item_id: key.item_id.to_string(),
-            item_name: names.name,
-            shortname: names.shortname,
+            item_name: name,
+            shortname,
             item_is_blueprint: key.item_is_blueprint,
             worn: key.worn,
             currency_id: key.currency_id.to_string(),
-            currency_name: ItemNames::of(key.currency_id).name,
+            currency_name: catalogue.name(key.currency_id),
             currency_is_blueprint: key.currency_is_blueprint,
         }
     }
@@ -237,9 +237,9 @@ impl MarketRead {
     }
 
     /// True if the catalogue or a shop has this item.
-    pub(in crate::api) fn has_item(&self, id: i32) -> bool {
-        let offers = || self.stored.shops.iter().flat_map(|shop| &shop.offers);
-        items::item(id).is_some() || offers().any(|offer| [offer.key.item_id, offer.key.currency_id].contains(&id))
+    pub(in crate::api) fn has_item(&self, id: i32, catalogue: &Catalogue) -> bool {
+        let mut offers = self.stored.shops.iter().flat_map(|shop| &shop.offers);
+        catalogue.item(id).is_some() || offers.any(|offer| [offer.key.item_id, offer.key.currency_id].contains(&id))
     }
 
     /// True if this shop is there; `None` while nothing is known of the shops.
@@ -282,10 +282,11 @@ pub async fn list_offers(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (now, live) = (context.clock.now(), context.services.markets.clone());
+    let catalogue = context.caches.catalogue.current();
     let page = ListPage::new(limit.unwrap_or(OFFERS), before);
     let find = move |db: &mut Db| {
         let market = MarketRead::load(db, &live, &id, now)?;
-        Ok((search(&market.stored.shops, q.as_deref().unwrap_or_default(), &page), market))
+        Ok((search(&market.stored.shops, &catalogue, q.as_deref().unwrap_or_default(), &page), market))
     };
     let (found, market) = context.pool.read(find).await?;
     let OfferPage { shops, next, total } = found?;
@@ -301,22 +302,22 @@ struct OfferPage {
     total: usize,
 }
 
-fn search(shops: &[Shop], q: &str, page: &ListPage) -> Result<OfferPage, ApiError> {
+fn search(shops: &[Shop], catalogue: &Catalogue, q: &str, page: &ListPage) -> Result<OfferPage, ApiError> {
     let wanted = q.trim().to_lowercase();
     let has = |text: &str| text.to_lowercase().contains(&wanted);
     let mut found: Vec<(&Shop, &Offer, Arc<str>)> = Vec::new();
     for shop in shops {
         let is_shop = has(shop.shown_name());
         for offer in &shop.offers {
-            let item = items::item(offer.key.item_id);
-            if is_shop || item.as_ref().is_some_and(|item| has(&item.name) || has(&item.shortname)) {
+            let item = catalogue.item(offer.key.item_id);
+            if is_shop || item.is_some_and(|item| has(&item.name) || has(&item.shortname)) {
                 found.push((shop, offer, item.map(|item| item.name.clone()).unwrap_or_default()));
             }
         }
     }
     let total = found.len();
     let (found, next) = page.cut(found, |(shop, offer, item)| offer_place(shop, offer, item))?;
-    let shops = found.into_iter().map(|(shop, offer, _)| offer_view(shop, offer)).collect();
+    let shops = found.into_iter().map(|(shop, offer, _)| offer_view(shop, offer, catalogue)).collect();
     Ok(OfferPage { shops, next, total })
 }
 
@@ -330,7 +331,7 @@ fn offer_place(shop: &Shop, offer: &Offer, item: &str) -> ListPlace {
     ListPlace::new(0, format!("{item}  {item_id} {currency_id} {marks} {price:019} {sold_out} {}", shop.id))
 }
 
-fn offer_view(shop: &Shop, offer: &Offer) -> OfferView {
+fn offer_view(shop: &Shop, offer: &Offer, catalogue: &Catalogue) -> OfferView {
     let (x, y) = shop.id.place();
     OfferView {
         vendor_id: shop.id,
@@ -339,7 +340,7 @@ fn offer_view(shop: &Shop, offer: &Offer) -> OfferView {
         y,
         grid: shop.grid.clone(),
         npc: shop.npc,
-        items: offer.key.into(),
+        items: OfferItems::new(offer.key, catalogue),
         price: offer.price.cost,
         quantity: offer.price.quantity,
         unit_price: offer.price.per_piece(),
@@ -372,13 +373,13 @@ pub async fn list_history(
         Ok((rows, market))
     };
     let (rows, market) = context.pool.read(read).await?;
-    let delivery = market.delivery(&context);
+    let (delivery, catalogue) = (market.delivery(&context), context.caches.catalogue.current());
     let entry = |(id, OfferRecord { at, vendor, news, key, price, in_stock })| HistoryEntry {
         id,
         at,
         vendor_id: vendor,
         action: news.word(),
-        items: key.into(),
+        items: OfferItems::new(key, &catalogue),
         price: price.cost,
         quantity: price.quantity,
         in_stock,
@@ -427,7 +428,8 @@ mod tests {
             machine(4.0, 1.0, "Woodland", &[order("rifle.ak", 1, 400, 3)]),
         ]);
         let names = |q: &str, limit| {
-            let OfferPage { shops, total, .. } = search(&shops, q, &ListPage::new(limit, None)).unwrap();
+            let OfferPage { shops, total, .. } =
+                search(&shops, Catalogue::embedded(), q, &ListPage::new(limit, None)).unwrap();
             (shops.into_iter().map(|offer| offer.name).collect::<Vec<_>>().join(" "), total)
         };
         assert_eq!(names(" WOOD ", 10), ("Woodland Even Cheap Dear".to_owned(), 4), "in stock first among equals");
@@ -435,8 +437,8 @@ mod tests {
         assert_eq!(names("dear", 10), ("Dear Dear".to_owned(), 2));
         assert_eq!(names("", 1), ("Woodland".to_owned(), 5));
         assert_eq!(names("nothing", 10), (String::new(), 0));
-        let first = search(&shops, "", &ListPage::new(3, None)).unwrap();
-        let rest = search(&shops, "", &ListPage::new(3, first.next)).unwrap();
+        let first = search(&shops, Catalogue::embedded(), "", &ListPage::new(3, None)).unwrap();
+        let rest = search(&shops, Catalogue::embedded(), "", &ListPage::new(3, first.next)).unwrap();
         assert_eq!((first.shops.len(), rest.shops.len(), rest.next, rest.total), (3, 2, None, 5));
         assert_eq!(rest.shops[1].name, "Dear");
     }

@@ -6,6 +6,7 @@ use crate::{
         intel::shops::MarketRead,
     },
     domain::{
+        items::Catalogue,
         map::BEYOND_THE_MAP,
         shop::{VendorId, watch::ShopWatch},
     },
@@ -13,15 +14,20 @@ use crate::{
 
 /// Refuses a watch of what cannot be. An item that the catalogue does not have may be new in the game, and is one if a
 /// shop has it.
-pub(super) fn check(watch: &ShopWatch, market: &MarketRead, map_size: u32) -> Result<(), ApiError> {
+pub(super) fn check(
+    watch: &ShopWatch,
+    market: &MarketRead,
+    catalogue: &Catalogue,
+    map_size: u32,
+) -> Result<(), ApiError> {
     let mut faults = Vec::new();
     let mut fault = |path: &str, message: &str| faults.push(FieldError { path: path.into(), message: message.into() });
-    if !market.has_item(watch.item_id) {
+    if !market.has_item(watch.item_id, catalogue) {
         fault("itemId", "is no item of the game");
     }
     match watch.currency_id {
         Some(currency) if currency == watch.item_id => fault("currencyId", "is the item itself"),
-        Some(currency) if !market.has_item(currency) => fault("currencyId", "is no item of the game"),
+        Some(currency) if !market.has_item(currency, catalogue) => fault("currencyId", "is no item of the game"),
         _ => {}
     }
     let is_off = |at: f64| !(-BEYOND_THE_MAP..=f64::from(map_size) + BEYOND_THE_MAP).contains(&at);

@@ -34,9 +34,10 @@ use crate::{
     },
     domain::{
         camera::CameraId,
-        device::{DeviceKind, DeviceReport, Reachable, Storage},
+        device::{DeviceKind, DeviceReport, Reachable, ShownStorage},
         grid::{self, GridStyle},
         ids::ServerId,
+        items::Catalogue,
         time::Timestamp,
     },
     pairings::{self, DeviceOutcome, DeviceRequest},
@@ -196,7 +197,7 @@ struct DeviceView {
     as_of: Option<Timestamp>,
     /// Contents and upkeep of what a storage monitor is attached to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    storage: Option<Storage>,
+    storage: Option<ShownStorage>,
     created_at: Timestamp,
 }
 
@@ -217,12 +218,12 @@ struct Toggled {
 }
 
 impl DeviceView {
-    fn new(stored: SmartDevice, report: Option<DeviceReport>, map_size: u32) -> Self {
+    fn new(stored: SmartDevice, report: Option<DeviceReport>, catalogue: &Catalogue, map_size: u32) -> Self {
         let (heard, as_of) = report.map_or((None, None), |report| (Some(report.device), report.as_of));
         let kind = heard.as_ref().map_or(stored.kind, |heard| heard.kind);
         let value = heard.as_ref().and_then(|heard| heard.value);
         let reachable = heard.as_ref().map_or(Reachable::Pending, |heard| heard.reachable);
-        let storage = heard.and_then(|heard| heard.storage);
+        let storage = heard.and_then(|heard| heard.storage).map(|storage| storage.shown(catalogue));
         // From the stored place: the report may be older than an edit.
         let grid = stored.x.zip(stored.y).map(|(x, y)| grid::label(GridStyle::InGame, map_size, x, y));
         Self {
@@ -264,9 +265,10 @@ pub async fn list(
     let mut reports = reports(&context, &server.id).await?;
     let read = move |db: &mut Db| Ok((smart_devices::list(db, &server.id)?, map_size(db, &server.id)?));
     let (devices, size) = context.pool.read(read).await?;
+    let catalogue = context.caches.catalogue.current();
     let view = |device: SmartDevice| {
         let report = reports.remove(device.device_id.as_str());
-        DeviceView::new(device, report, size)
+        DeviceView::new(device, report, &catalogue, size)
     };
     let (devices, next) = page.cut(devices.into_iter().map(view).collect(), |device: &DeviceView| {
         ListPlace::oldest_first(device.created_at, &device.device_id)
@@ -310,7 +312,7 @@ pub async fn update(
         .write_and_notify(edit, |hub, server| hub.do_send(ToConnection { server, message: DevicesChanged }))
         .await?;
     let report = reports(&context, &id).await?.remove(device.as_str());
-    Ok(HttpResponse::Ok().json(DeviceView::new(stored, report, size)))
+    Ok(HttpResponse::Ok().json(DeviceView::new(stored, report, &context.caches.catalogue.current(), size)))
 }
 
 /// Toggles a smart switch, and waits until the game shows the wanted state, five seconds at most: a game server that says
@@ -368,7 +370,7 @@ pub async fn create(
 ) -> Result<HttpResponse, ApiError> {
     let id = new.id()?;
     let CreateDevice { kind, name, label, .. } = new;
-    let now = context.clock.now();
+    let (now, catalogue) = (context.clock.now(), context.caches.catalogue.current());
     let add = move |db: &mut Db, PermittedWrite { server, .. }: &PermittedWrite| {
         let added = match id {
             NewId::Entity(EntityId(entity_id)) => {
@@ -379,7 +381,7 @@ pub async fn create(
         };
         let DeviceOutcome { device, is_new } = added.map_err(|refused| ApiError::LimitReached(refused.to_string()))?;
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-        Ok((status, DeviceView::new(device, None, map_size(db, server)?)))
+        Ok((status, DeviceView::new(device, None, &catalogue, map_size(db, server)?)))
     };
     server.write_once(once, add, |hub, server| hub.do_send(ToConnection { server, message: DevicesChanged })).await
 }

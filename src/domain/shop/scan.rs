@@ -26,12 +26,13 @@ use std::{
     cell::RefCell,
     cmp::Ordering,
     collections::{BTreeMap, HashMap},
+    sync::Arc,
 };
 
 use serde::Serialize;
 
 use super::{Offer, OfferKey, Price, Shop, VendorId};
-use crate::domain::items;
+use crate::domain::items::{Catalogue, CatalogueItem};
 
 /// Least score of a shop that is reported.
 pub const THRESHOLD: u32 = 30;
@@ -78,12 +79,12 @@ pub struct Suspect<'a> {
 }
 
 /// The suspicious among the shops that are there, the most suspicious first.
-pub fn scan(shops: &[Shop]) -> Vec<Suspect<'_>> {
+pub fn scan<'a>(shops: &'a [Shop], catalogue: &Catalogue) -> Vec<Suspect<'a>> {
     let there: Vec<&Shop> = shops.iter().filter(|shop| shop.is_there()).collect();
     let judged: Vec<&Shop> = there.iter().copied().filter(|shop| shop.npc == Some(false)).collect();
-    let market = Prices::of(&judged);
+    let market = Prices::of(&judged, catalogue);
     let names = ShopNames::of(&there);
-    let overflowing = judged.iter().filter(|shop| shop.offers.iter().any(Offer::overflows)).count();
+    let overflowing = judged.iter().filter(|shop| shop.offers.iter().any(|offer| offer.overflows(catalogue))).count();
     let large_stacks = overflowing >= 3 && overflowing * 4 >= judged.len();
     let mut suspects: Vec<Suspect> = judged
         .into_iter()
@@ -132,14 +133,15 @@ fn moved(shop: &Shop) -> Option<Suspicion> {
 }
 
 /// All prices of each offer, cheapest first, with their shops; the shops must be judged.
-struct Prices {
+struct Prices<'a> {
+    catalogue: &'a Catalogue,
     by_key: HashMap<OfferKey, Vec<(Price, VendorId)>>,
     /// Least cost of crafting a piece of an item, in a currency; computed once.
     crafting: RefCell<HashMap<(i32, i32), Option<f64>>>,
 }
 
-impl Prices {
-    fn of(shops: &[&Shop]) -> Self {
+impl<'a> Prices<'a> {
+    fn of(shops: &[&Shop], catalogue: &'a Catalogue) -> Self {
         let mut by_key: HashMap<OfferKey, Vec<(Price, VendorId)>> = HashMap::new();
         for shop in shops {
             for offer in &shop.offers {
@@ -149,7 +151,7 @@ impl Prices {
         for prices in by_key.values_mut() {
             prices.sort_by(|(a, a_id), (b, b_id)| a.by_piece(*b).then_with(|| a_id.cmp(b_id)));
         }
-        Self { by_key, crafting: RefCell::default() }
+        Self { catalogue, by_key, crafting: RefCell::default() }
     }
 
     /// The median of the other shops (of two in the middle the cheaper one), if there are enough.
@@ -167,8 +169,8 @@ impl Prices {
 
     fn judge(&self, shop: &Shop, offer: &Offer, large_stacks: bool) -> Vec<Suspicion> {
         let Offer { key, price, in_stock, .. } = offer;
-        let item = items::in_words(key.item_id, key.item_is_blueprint);
-        let currency = items::in_words(key.currency_id, key.currency_is_blueprint);
+        let item = self.catalogue.in_words(key.item_id, key.item_is_blueprint);
+        let currency = self.catalogue.in_words(key.currency_id, key.currency_is_blueprint);
         let said = |price: Price| format!("{} for {} {currency}", price.quantity, price.cost);
         let suspicion = |reason, weight, detail| Suspicion { reason, weight, offer: Some(*key), detail };
         if price.cost < 1 || price.quantity < 1 {
@@ -194,7 +196,7 @@ impl Prices {
                 format!("{item}: {}, and its ingredients cost {:.1} {currency} a piece", said(*price), bound * 2.0);
             found.push(suspicion("below_crafting_cost", 35, detail));
         }
-        if !large_stacks && offer.overflows() {
+        if !large_stacks && offer.overflows(self.catalogue) {
             let detail = format!("{item}: {in_stock} times {} in stock", price.quantity);
             found.push(suspicion("impossible_stock", 40, detail));
         }
@@ -208,8 +210,8 @@ impl Prices {
     }
 
     fn crafting_cost(&self, item_id: i32, currency_id: i32, depth: usize) -> Option<f64> {
-        let item =
-            items::item(item_id).filter(|item| !item.ingredients.is_empty() && &*item.category != "Component")?;
+        let is_judged = |item: &&Arc<CatalogueItem>| !item.ingredients.is_empty() && &*item.category != "Component";
+        let item = self.catalogue.item(item_id).filter(is_judged)?;
         if depth > DEEPEST {
             return None;
         }

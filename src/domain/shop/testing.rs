@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use super::{MarketGround, Shop, market::Market};
 use crate::domain::{
     detect::MapContext,
-    items::{self, SCRAP},
+    items::{Catalogue, SCRAP},
     map::{MapPlace, Marker, MarkerKind, SellOrder},
     monument::Monument,
     time::{Moment, Timestamp},
@@ -15,7 +15,7 @@ use crate::domain::{
 
 /// The id of an item that must be there.
 pub(crate) fn id(shortname: &str) -> i32 {
-    items::by_shortname(shortname).expect("an item of the catalogue").id
+    Catalogue::embedded().by_shortname(shortname).expect("an item of the catalogue").id
 }
 
 /// This many seconds after 2026-11-21 12:00 UTC, on both clocks.

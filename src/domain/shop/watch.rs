@@ -25,7 +25,7 @@ use utoipa::ToSchema;
 
 use super::{Offer, OfferKey, Price, Shop, VendorId};
 use crate::domain::{
-    items::{self, ItemNames, SCRAP},
+    items::{Catalogue, SCRAP},
     time::Timestamp,
     words::words,
     world_event::{EventKind, WorldEvent},
@@ -274,7 +274,13 @@ impl ShopWatch {
     }
 
     /// The event with this action, of this watch as it is now. `shop` is the one that has the offer, or had it.
-    pub fn event(&self, action: &'static str, shop: Option<&Shop>, now: Timestamp) -> WorldEvent {
+    pub fn event(
+        &self,
+        action: &'static str,
+        shop: Option<&Shop>,
+        catalogue: &Catalogue,
+        now: Timestamp,
+    ) -> WorldEvent {
         let currency_id = self.currency();
         let cost = |price: Option<Price>| price.map(|price| price.cost);
         let expected = self.baseline.map(|baseline| baseline.price);
@@ -284,13 +290,13 @@ impl ShopWatch {
             "vendorId": vendor,
             "name": shop.map(Shop::shown_name),
             "itemId": self.item_id.to_string(),
-            "itemName": ItemNames::of(self.item_id).name,
+            "itemName": catalogue.name(self.item_id),
             "side": self.side,
             "direction": self.direction,
             "price": cost(self.finding.price),
             "quantity": self.finding.price.map(|price| price.quantity),
             "currencyId": currency_id.map(|id| id.to_string()),
-            "currencyName": currency_id.and_then(|id| ItemNames::of(id).name),
+            "currencyName": currency_id.and_then(|id| catalogue.name(id)),
             "expectedPrice": cost(expected).or(self.expected_price),
             "expectedQuantity": expected.map(|price| price.quantity),
             "state": self.finding.state,
@@ -299,20 +305,20 @@ impl ShopWatch {
                 json!({ "vendorId": vendor, "price": price.cost, "quantity": price.quantity })
             }),
         });
-        let title = self.title(action, shop, currency_id);
+        let title = self.title(action, shop, currency_id, catalogue);
         let Value::Object(data) = data else { return event(action, String::new(), None, title, Map::new(), now) };
         let place = vendor.filter(|_| shop.is_some()).map(VendorId::place);
         event(action, shop.map(|shop| shop.grid.clone()).unwrap_or_default(), place, title, data, now)
     }
 
-    fn title(&self, action: &str, shop: Option<&Shop>, currency_id: Option<i32>) -> String {
-        let item = items::in_words(self.item_id, false);
+    fn title(&self, action: &str, shop: Option<&Shop>, currency_id: Option<i32>, catalogue: &Catalogue) -> String {
+        let item = catalogue.in_words(self.item_id, false);
         let name = shop.map_or(if self.vendor.is_some() { "The shop" } else { "Any shop" }, Shop::shown_name);
         let offer = match self.side {
             WatchSide::Sells => format!("{name}: {item}"),
             WatchSide::Buys => format!("{name}: purchase of {item}"),
         };
-        let currency = currency_id.map(|id| items::in_words(id, false)).unwrap_or_default();
+        let currency = currency_id.map(|id| catalogue.in_words(id, false)).unwrap_or_default();
         let said = |price: Price| format!("{} for {} {currency}", price.quantity, price.cost);
         let price = self.finding.price.map(said).unwrap_or_default();
         match (action, self.finding.undercut_by) {

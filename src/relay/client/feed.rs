@@ -10,6 +10,7 @@ use actix::{Message, Recipient};
 use tokio::sync::oneshot;
 
 use crate::{
+    catalogue::SharedCatalogue,
     clock::Clock,
     domain::{ids::ServerId, sections::Sections},
     relay::{
@@ -127,9 +128,9 @@ impl fmt::Debug for Feed {
 
 impl Feed {
     /// A feed that is not filled yet.
-    pub fn new(server: ServerId, clock: Clock) -> Rc<Self> {
+    pub fn new(server: ServerId, clock: Clock, catalogue: SharedCatalogue) -> Rc<Self> {
         Rc::new(Self {
-            log: RefCell::new(PatchLog::new(server.clone())),
+            log: RefCell::new(PatchLog::new(server.clone(), catalogue)),
             server,
             clock,
             snapshot_wanted: Cell::new(false),

@@ -12,8 +12,9 @@
 use std::sync::Arc;
 
 use crate::{
+    catalogue::SharedCatalogue,
     domain::{
-        change,
+        change::{self, JsonPatch},
         ids::ServerId,
         sections::{Sections, StateKey},
         time::Moment,
@@ -46,6 +47,7 @@ const NOWHERE: Position = Position { epoch: 0, seq: 0 };
 /// See the module.
 pub struct PatchLog {
     server: ServerId,
+    catalogue: SharedCatalogue,
     position: Position,
     steps: Steps,
     /// Merged patches to the current position, by the `seq` they start from and what they are of.
@@ -59,9 +61,10 @@ pub struct PatchLog {
 
 impl PatchLog {
     /// A log without a position; only a snapshot gives it one.
-    pub fn new(server: ServerId) -> Self {
+    pub fn new(server: ServerId, catalogue: SharedCatalogue) -> Self {
         Self {
             server,
+            catalogue,
             position: NOWHERE,
             steps: Steps::default(),
             merged: Vec::new(),
@@ -138,7 +141,7 @@ impl PatchLog {
 
     /// Forgets everything; only a snapshot gives it a position again.
     pub fn clear(&mut self) {
-        *self = Self::new(self.server.clone());
+        *self = Self::new(self.server.clone(), self.catalogue.clone());
     }
 
     /// The patch that brings these keys of a client from `from` to now.
@@ -164,7 +167,8 @@ impl PatchLog {
         }
         let changes = self.steps.changes_since(from.seq);
         let changes = change::merge(changes.filter(|change| sections.contains(StateKey::from(change.section))));
-        let frame = protocol::patch(&self.server, from.epoch, from.seq, head.seq, &changes);
+        let patch = JsonPatch { changes: &changes, catalogue: &self.catalogue.current() };
+        let frame = protocol::patch(&self.server, from.epoch, from.seq, head.seq, patch);
         if self.merged_bytes + frame.plain().len() > self.steps.most_bytes() {
             self.forget_merged();
         }
@@ -176,7 +180,8 @@ impl PatchLog {
     /// The patch for a client that came back and has the current position of these keys already.
     pub fn unchanged(&self, sections: Sections) -> SharedFrame {
         let Position { epoch, seq } = self.head(sections);
-        protocol::patch(&self.server, epoch, seq, seq, &[])
+        let patch = JsonPatch { changes: &[], catalogue: &self.catalogue.current() };
+        protocol::patch(&self.server, epoch, seq, seq, patch)
     }
 
     fn patch(&self, frame: SharedFrame) -> CatchUp {
@@ -196,6 +201,7 @@ mod tests {
     use crate::{
         domain::{
             change::{Change, Section},
+            items::Catalogue,
             map::{MapPlace, Marker, MarkerKind},
             server_state::{Member, ServerState},
             time::Timestamp,
@@ -218,11 +224,11 @@ mod tests {
     }
 
     fn step(base: u64) -> Arc<Step> {
-        Step::new(base, Vec::new(), Bytes::from(format!("{base}")).into(), after(0))
+        Step::new(base, Vec::new(), Bytes::from(format!("{base}")).into(), Catalogue::embedded(), after(0))
     }
 
     fn log(steps: u64) -> PatchLog {
-        let mut log = PatchLog::new("one".into());
+        let mut log = PatchLog::new("one".into(), SharedCatalogue::default());
         log.restart(at(0), frame(b"a snapshot that is longer than the patches of these tests, which are of no change: {\"type\":\"patch\",\"serverId\":\"one\",\"epoch\":7,\"base\":0,\"seq\":0,\"patch\":[]}"), Steps::default());
         (0..steps).for_each(|base| assert!(log.advance(EPOCH, step(base))));
         log
@@ -265,7 +271,7 @@ mod tests {
 
     #[test]
     fn no_client_has_what_the_log_does_not() {
-        let mut log = PatchLog::new("one".into());
+        let mut log = PatchLog::new("one".into(), SharedCatalogue::default());
         assert_eq!(log.since(NOWHERE, Sections::ALL), CatchUp::Snapshot);
         log.restart(at(0), frame(b"now"), Steps::default());
         assert_eq!(
@@ -277,7 +283,7 @@ mod tests {
     #[test]
     fn who_is_at_a_step_that_is_forgotten_needs_a_snapshot() {
         let mut log = log(5);
-        assert!(log.advance(EPOCH, Step::new(5, Vec::new(), frame(b"5"), after(1))));
+        assert!(log.advance(EPOCH, Step::new(5, Vec::new(), frame(b"5"), Catalogue::embedded(), after(1))));
         log.forget_old(after(60));
         assert!(matches!(log.since(at(0), Sections::ALL), CatchUp::Patch { .. }));
         log.forget_old(after(61));
@@ -328,10 +334,10 @@ mod tests {
                steps in prop::collection::vec((prop::collection::vec((0..200_u16, any::<u16>()), 0..60), 0..9_i64), 1..40),
            ) {
                let server = ServerId::from("one");
-               let (mut state, mut log, mut now) = (ServerState::new(Timestamp::UNIX_EPOCH), PatchLog::new(server.clone()), 0);
+               let (mut state, mut log, mut now) = (ServerState::new(Timestamp::UNIX_EPOCH), PatchLog::new(server.clone(), SharedCatalogue::default()), 0);
                let all = (0..markers).map(|id| (u64::from(id), marker(0)));
                state.map_markers.replace(Section::MapMarkers, all, &mut Vec::new());
-               let snapshot = protocol::snapshot(&server, EPOCH, 0, &state);
+               let snapshot = protocol::snapshot(&server, EPOCH, 0, &state.document(Catalogue::embedded()));
                log.restart(at(0), snapshot.clone(), Steps::default());
                let mut states = vec![json(&snapshot)["state"].clone()];
                for (edits, pause) in steps {
@@ -342,11 +348,11 @@ mod tests {
                        state.map_markers.put(Section::MapMarkers, u64::from(id % markers), value, &mut changes);
                    }
                    let base = states.len() as u64 - 1;
-                   let frame = protocol::patch(&server, EPOCH, base, base + 1, &changes);
-                   let step = Step::new(base, changes, frame, after(now));
+                   let frame = protocol::patch(&server, EPOCH, base, base + 1, JsonPatch { changes: &changes, catalogue: Catalogue::embedded() });
+                   let step = Step::new(base, changes, frame, Catalogue::embedded(), after(now));
                    let last = step.bytes;
                    prop_assert!(log.advance(EPOCH, step));
-                   states.push(json(&protocol::snapshot(&server, EPOCH, base + 1, &state))["state"].clone());
+                   states.push(json(&protocol::snapshot(&server, EPOCH, base + 1, &state.document(Catalogue::embedded())))["state"].clone());
                    let most = snapshot.plain().len().max(FEW_BYTES);
                    for (seq, before) in states.iter().enumerate() {
                        if let CatchUp::Patch { frame, .. } = log.since(at(seq as u64), Sections::ALL) {
@@ -453,9 +459,9 @@ mod tests {
             let mut clients: Vec<Watching> = (0..2).flat_map(|_| sets).map(|sections| {
                 Watching { sections, position: None, state: Value::Null }
             }).collect();
-            let (mut state, mut log, mut now, mut seq) = (ServerState::new(Timestamp::UNIX_EPOCH), PatchLog::new(server.clone()), 0, 0);
+            let (mut state, mut log, mut now, mut seq) = (ServerState::new(Timestamp::UNIX_EPOCH), PatchLog::new(server.clone(), SharedCatalogue::default()), 0, 0);
             let epoch = 3 * Sections::SETS;
-            log.restart(Position { epoch, seq }, protocol::snapshot(&server, epoch, seq, &state), Steps::default());
+            log.restart(Position { epoch, seq }, protocol::snapshot(&server, epoch, seq, &state.document(Catalogue::embedded())), Steps::default());
             for (edits, pause, who) in steps {
                 now += pause;
                 let mut changes = Vec::new();
@@ -464,8 +470,8 @@ mod tests {
                 }
                 if !changes.is_empty() {
                     let before: Vec<(Sections, Position)> = sets.iter().map(|set| (*set, log.head(*set))).collect();
-                    let frame = protocol::patch(&server, epoch, seq, seq + 1, &changes);
-                    let step = Step::new(seq, changes, frame, after(now));
+                    let frame = protocol::patch(&server, epoch, seq, seq + 1, JsonPatch { changes: &changes, catalogue: Catalogue::embedded() });
+                    let step = Step::new(seq, changes, frame, Catalogue::embedded(), after(now));
                     let changed = step.sections();
                     prop_assert!(log.advance(epoch, step));
                     seq += 1;
@@ -473,7 +479,7 @@ mod tests {
                         prop_assert_eq!(log.head(set) == head, changed.and(set).is_empty(), "{:?}", set);
                     }
                 }
-                let whole = protocol::snapshot(&server, epoch, seq, &state);
+                let whole = protocol::snapshot(&server, epoch, seq, &state.document(Catalogue::embedded()));
                 for (index, client) in clients.iter_mut().enumerate() {
                     // Some are slow, and some come back with what they have.
                     if who >> (index % 8) & 1 == 1 {
@@ -481,7 +487,7 @@ mod tests {
                     }
                 }
             }
-            let whole = protocol::snapshot(&server, epoch, seq, &state);
+            let whole = protocol::snapshot(&server, epoch, seq, &state.document(Catalogue::embedded()));
             for client in &mut clients {
                 prop_assert!(client.catch_up(&mut log, &whole), "{:?}", client.sections);
                 // With the position of one set no client goes on in another.

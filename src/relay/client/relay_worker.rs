@@ -9,6 +9,7 @@ use std::{
 use actix::Recipient;
 
 use crate::{
+    catalogue::SharedCatalogue,
     clock::Clock,
     domain::ids::{ServerId, UserId},
     net::budgets::ToggleBudgets,
@@ -29,6 +30,7 @@ pub struct FindFailed;
 /// See the module.
 pub struct RelayWorker {
     pub clock: Clock,
+    catalogue: SharedCatalogue,
     servers: Recipient<FindServer>,
     pub commands: Recipient<UserCommand>,
     pub acknowledgements: Recipient<AcknowledgeRaid>,
@@ -43,6 +45,7 @@ impl RelayWorker {
     /// A thread without subscriptions.
     pub fn new(
         clock: Clock,
+        catalogue: SharedCatalogue,
         servers: Recipient<FindServer>,
         commands: Recipient<UserCommand>,
         acknowledgements: Recipient<AcknowledgeRaid>,
@@ -51,6 +54,7 @@ impl RelayWorker {
     ) -> Rc<Self> {
         Rc::new(Self {
             clock,
+            catalogue,
             servers,
             commands,
             acknowledgements,
@@ -81,8 +85,15 @@ impl RelayWorker {
         if !found.allowed.users.contains(user) {
             return refused();
         }
-        let (clock, servers, sockets) = (self.clock.clone(), self.servers.clone(), self.sockets.clone());
-        let started = ServerSubscription::start(server.clone(), clock, found, servers, sockets, self.mailbox.get());
+        let started = ServerSubscription::start(
+            server.clone(),
+            self.clock.clone(),
+            self.catalogue.clone(),
+            found,
+            self.servers.clone(),
+            self.sockets.clone(),
+            self.mailbox.get(),
+        );
         let mut subscriptions = self.subscriptions.borrow_mut();
         subscriptions.retain(|_, subscription| subscription.is_live());
         subscriptions.insert(server.clone(), started.clone());

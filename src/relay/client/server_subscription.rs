@@ -18,6 +18,7 @@ use tokio::{
 };
 
 use crate::{
+    catalogue::SharedCatalogue,
     clock::Clock,
     domain::{
         backoff::Backoff,
@@ -106,13 +107,14 @@ impl ServerSubscription {
     pub fn start(
         server: ServerId,
         clock: Clock,
+        catalogue: SharedCatalogue,
         found: FoundServer,
         servers: Recipient<FindServer>,
         sockets: Rc<Sockets>,
         mailbox: usize,
     ) -> Rc<Subscription> {
         let subscription = Rc::new(Subscription {
-            feed: Feed::new(server, clock),
+            feed: Feed::new(server, clock, catalogue),
             watchers: Watchers::new(found.allowed),
             connection: RefCell::new(found.connection),
             ended: Cell::new(false),

@@ -184,7 +184,7 @@ impl GameConnection {
         start: ConnectionStart,
     ) -> Self {
         Self {
-            feed: LiveFeed::new(server.clone(), start.epoch, context.clock.now()),
+            feed: LiveFeed::new(server.clone(), start.epoch, context.catalogue.clone(), context.clock.now()),
             alarms: AlarmDelivery::new(server.clone(), context.clone()),
             shops: ShopWatcher::new(server.clone(), context.clone()),
             held: HeldLink::new(start.heard, start.asked_for),

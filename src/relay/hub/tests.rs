@@ -154,6 +154,7 @@ impl Relay {
         let pool = pool.unwrap();
         let context = Arc::new(RelayContext {
             markets: Default::default(),
+            catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),
             clock: Clock::simulated(now()),
             vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
@@ -196,6 +197,7 @@ impl Relay {
         let (clock, servers) = (self.context.clock.clone(), self.hub.clone().recipient());
         RelayWorker::new(
             clock,
+            Default::default(),
             servers,
             self.hub.clone().recipient(),
             self.hub.clone().recipient(),

@@ -175,6 +175,7 @@ impl ShopWatcher {
     /// Looks at the watched offers, if the market has changed, and stores what is new.
     fn judge(&mut self, market: &SharedMarket, now: Moment) -> Vec<WorldEvent> {
         let mut found: Vec<(ShopWatch, Option<WorldEvent>)> = Vec::new();
+        let catalogue = self.context.catalogue.current();
         market.read(|market| {
             // Before the first answer nothing is missing.
             if market.answered_at().is_none() || self.judged.replace(market.version()) == Some(market.version()) {
@@ -196,7 +197,7 @@ impl ShopWatcher {
                 }
                 let event = action.map(|action| {
                     let shop = shops.iter().find(|shop| Some(shop.id) == id);
-                    watch.event(action, shop, now.stamp)
+                    watch.event(action, shop, &catalogue, now.stamp)
                 });
                 found.push((watch.clone(), event));
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    catalogue::SharedCatalogue,
     clock::Clock,
     config,
     crypto::random::Random,
@@ -39,6 +40,7 @@ pub struct RelayContext {
     pub recent_events: RecentEvents,
     pub write_behind: WriteBehind,
     pub markets: Arc<Markets>,
+    pub catalogue: SharedCatalogue,
     pub teams: Teams,
     pub decoder: MessageDecoder,
 }

@@ -50,13 +50,13 @@ use utoipa::ToSchema;
 
 use crate::{
     domain::{
-        change::{Change, JsonPatch, PatchOperation},
+        change::{JsonPatch, PatchOperation},
         chat::ChatLine,
         ids::ServerId,
         incident::Raid,
         pairing::{ActivatedDevice, ConfirmationRequest},
         sections::{Sections, StateKey},
-        server_state::{ServerState, StateDocument},
+        server_state::StateDocument,
         time::Timestamp,
         world_event::WorldEvent,
     },
@@ -348,8 +348,7 @@ pub enum ServerMessage<'a> {
         epoch: u64,
         /// The version of the state.
         seq: u64,
-        #[schema(value_type = StateDocument)]
-        state: &'a ServerState,
+        state: &'a StateDocument<'a>,
     },
     /// Changes of the state; none, when a client came back to the state that it had.
     #[serde(rename_all = "camelCase")]
@@ -430,7 +429,7 @@ pub fn chat_dropped(server: &ServerId, lines: u32, now: Timestamp) -> SharedFram
 }
 
 /// `snapshot { serverId, epoch, seq, state }` as a frame.
-pub fn snapshot(server: &ServerId, epoch: u64, seq: u64, state: &ServerState) -> SharedFrame {
+pub fn snapshot(server: &ServerId, epoch: u64, seq: u64, state: &StateDocument<'_>) -> SharedFrame {
     ServerMessage::Snapshot { server_id: server, epoch, seq, state }.frame()
 }
 
@@ -464,8 +463,8 @@ pub fn is_empty_patch(patch: &SharedFrame) -> bool {
 }
 
 /// `patch { serverId, epoch, base, seq, patch }` as a frame.
-pub fn patch(server: &ServerId, epoch: u64, base: u64, seq: u64, changes: &[Change]) -> SharedFrame {
-    ServerMessage::Patch { server_id: server, epoch, base, seq, patch: JsonPatch(changes) }.frame()
+pub fn patch(server: &ServerId, epoch: u64, base: u64, seq: u64, patch: JsonPatch<'_>) -> SharedFrame {
+    ServerMessage::Patch { server_id: server, epoch, base, seq, patch }.frame()
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::{
+    catalogue::SharedCatalogue,
     domain::{
-        change::Change,
+        change::{Change, JsonPatch},
         ids::{ServerId, UserId},
         incident::Raid,
         sections::Sections,
@@ -28,6 +29,7 @@ use crate::{
 /// See the module.
 pub struct Publisher {
     server: ServerId,
+    catalogue: SharedCatalogue,
     position: Position,
     /// The snapshot of the current position, once a subscriber needed it.
     snapshot: Option<SharedFrame>,
@@ -46,9 +48,9 @@ struct Subscriber {
 
 impl Publisher {
     /// A publisher without subscribers. Positions of another start of the same server have another epoch.
-    pub fn new(server: ServerId, epoch: u64) -> Self {
+    pub fn new(server: ServerId, epoch: u64, catalogue: SharedCatalogue) -> Self {
         let (position, steps) = (Position { epoch, seq: 0 }, Steps::default());
-        Self { server, position, snapshot: None, steps, subscribers: Vec::new(), allowed: None }
+        Self { server, catalogue, position, snapshot: None, steps, subscribers: Vec::new(), allowed: None }
     }
 
     /// Adds a subscriber. A snapshot comes when it is asked for.
@@ -98,8 +100,9 @@ impl Publisher {
             return self.steps.skip(self.position.seq, &changes);
         }
         let Position { epoch, seq } = self.position;
-        let frame = protocol::patch(&self.server, epoch, base, seq, &changes);
-        let step = Step::new(base, changes, frame, now);
+        let catalogue = &self.catalogue.current();
+        let frame = protocol::patch(&self.server, epoch, base, seq, JsonPatch { changes: &changes, catalogue });
+        let step = Step::new(base, changes, frame, catalogue, now);
         self.steps.push(step.clone());
         for subscriber in self.subscribers.iter_mut().filter(|subscriber| !subscriber.behind) {
             // One that is behind is not waited for: it gets one notice, and asks for a snapshot when it comes to it.
@@ -119,7 +122,8 @@ impl Publisher {
         now: Moment,
     ) -> impl Future<Output = Option<Position>> + use<> {
         let Position { epoch, seq } = self.position;
-        let frame = self.snapshot.get_or_insert_with(|| protocol::snapshot(&self.server, epoch, seq, state)).clone();
+        let encode = || protocol::snapshot(&self.server, epoch, seq, &state.document(&self.catalogue.current()));
+        let frame = self.snapshot.get_or_insert_with(encode).clone();
         self.steps.set_snapshot_size(frame.plain().len());
         if let Some(known) = self.subscribers.iter_mut().find(|known| known.recipient == *subscriber) {
             known.behind = false;
@@ -213,7 +217,7 @@ mod tests {
     }
 
     fn publisher() -> (Publisher, ServerState) {
-        (Publisher::new("one".into(), 7), ServerState::new(Timestamp::UNIX_EPOCH))
+        (Publisher::new("one".into(), 7, SharedCatalogue::default()), ServerState::new(Timestamp::UNIX_EPOCH))
     }
 
     fn now() -> Moment {

@@ -12,6 +12,7 @@ use chrono::TimeDelta;
 use crate::{
     domain::{
         change::{self, Change},
+        items::Catalogue,
         sections::{Sections, StateKey},
         time::Moment,
     },
@@ -39,9 +40,9 @@ pub struct Step {
 }
 
 impl Step {
-    /// The step from `base` to the next `seq`.
-    pub fn new(base: u64, changes: Vec<Change>, frame: SharedFrame, at: Moment) -> Arc<Self> {
-        let bytes = size_of::<Self>() + frame.plain().len() + change::held_bytes(&changes);
+    /// The step from `base` to the next `seq`; `catalogue` is that of the frame.
+    pub fn new(base: u64, changes: Vec<Change>, frame: SharedFrame, catalogue: &Catalogue, at: Moment) -> Arc<Self> {
+        let bytes = size_of::<Self>() + frame.plain().len() + change::held_bytes(&changes, catalogue);
         Arc::new(Self { base, seq: base + 1, changes, frame, at, bytes })
     }
 
@@ -170,7 +171,8 @@ mod tests {
     }
 
     fn step(base: u64, seconds: i64, bytes: usize) -> Arc<Step> {
-        Step::new(base, Vec::new(), Bytes::from(vec![0; bytes]).into(), after(seconds))
+        let frame = Bytes::from(vec![0; bytes]).into();
+        Step::new(base, Vec::new(), frame, Catalogue::embedded(), after(seconds))
     }
 
     #[test]

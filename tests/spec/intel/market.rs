@@ -165,7 +165,7 @@ fn the_scan_finds_the_fakes_and_little_else() {
         truth.insert(place(bait.x, bait.y), None);
         let shops: Vec<Shop> = trial.known.shops().collect();
         truth.retain(|id, _| shops.iter().any(|shop| shop.id == *id && shop.is_there() && shop.npc == Some(false)));
-        let suspects = scan(&shops);
+        let suspects = scan(&shops, companion::domain::items::Catalogue::embedded());
         found += suspects.len();
         right += suspects.iter().filter(|suspect| truth.contains_key(&suspect.shop.id)).count();
         fakes += truth.len();

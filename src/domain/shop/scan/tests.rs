@@ -2,6 +2,7 @@ use chrono::TimeDelta;
 
 use super::{Suspect, THRESHOLD, look_of, scan};
 use crate::domain::{
+    items::Catalogue,
     map::{MapPlace, Marker, SellOrder},
     shop::{
         Shop, VendorId,
@@ -21,7 +22,7 @@ fn honest(costs: &[i32], item: &str) -> Vec<Marker> {
 fn reasons(market: &[Marker], machine: Marker) -> Vec<&'static str> {
     let vendor = VendorId::of(&machine);
     let all: Vec<_> = market.iter().cloned().chain([machine]).collect();
-    of(&scan(&shops(&all)), vendor)
+    of(&scan(&shops(&all), Catalogue::embedded()), vendor)
 }
 
 fn of(suspects: &[Suspect], vendor: VendorId) -> Vec<&'static str> {
@@ -36,7 +37,7 @@ fn fake(orders: &[SellOrder]) -> Marker {
 #[test]
 fn an_honest_market_is_not_suspicious() {
     let market = honest(&[80, 90, 100, 110, 120, 125], "cloth");
-    assert_eq!(scan(&shops(&market)), []);
+    assert_eq!(scan(&shops(&market), Catalogue::embedded()), []);
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn a_shop_that_comes_and_goes_or_moves_is() {
     let scan_with = |change: &dyn Fn(&mut Shop)| {
         let mut shops = shops(&[fake(&[order("wood", 1000, 20, 1)])]);
         change(&mut shops[0]);
-        of(&scan(&shops), VendorId::at(3000.0, 3000.0))
+        of(&scan(&shops, Catalogue::embedded()), VendorId::at(3000.0, 3000.0))
     };
     assert_eq!(scan_with(&|shop| shop.returns = 3), [""; 0]);
     assert_eq!(scan_with(&|shop| shop.returns = 4), ["appears_and_vanishes"]);
@@ -110,7 +111,7 @@ fn a_name_that_looks_like_an_older_one_elsewhere_is() {
         let vendor = VendorId::at(x, 500.0);
         let copy = all.iter_mut().find(|shop| shop.id == vendor).unwrap();
         copy.first_seen_at += TimeDelta::minutes(1);
-        of(&scan(&all), vendor) == ["imitates_name"]
+        of(&scan(&all, Catalogue::embedded()), vendor) == ["imitates_name"]
     };
     let known = |name: &str| machine(500.0, 500.0, name, &[order("wood", 1000, 20, 1)]);
     assert!(imitates(&known("Metal Mart"), "Metall Mart!", 900.0));
@@ -128,11 +129,11 @@ fn a_name_that_looks_like_an_older_one_elsewhere_is() {
 #[test]
 fn the_maps_own_shops_are_never_suspicious_and_no_market() {
     let npc = |x: f64| machine(2000.0 + x, 2000.0, "Outpost", &[order("cloth", 10, 100, 10_000)]);
-    assert_eq!(scan(&shops(&[npc(0.0), npc(1.0), npc(2.0)])), []);
+    assert_eq!(scan(&shops(&[npc(0.0), npc(1.0), npc(2.0)]), Catalogue::embedded()), []);
     assert_eq!(reasons(&[npc(0.0), npc(1.0), npc(2.0)], fake(&[order("cloth", 10, 1, 1)])), [""; 0]);
     let mut unknown = shops(&[fake(&[order("wood", 1000, 0, 3)])]);
     unknown[0].npc = None;
-    assert_eq!(scan(&unknown), [], "whose shop it is, is not known yet");
+    assert_eq!(scan(&unknown, Catalogue::embedded()), [], "whose shop it is, is not known yet");
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn the_worst_come_first_with_their_heaviest_reason() {
     let worse = machine(3100.0, 3000.0, "Worse", &[order("cloth", 10, 10, 1_000_000)]);
     let all: Vec<_> = market.into_iter().chain([bad, worse]).collect();
     let shops = shops(&all);
-    let found = scan(&shops);
+    let found = scan(&shops, Catalogue::embedded());
     let scores: Vec<_> = found.iter().map(|suspect| (suspect.shop.name.as_str(), suspect.score)).collect();
     assert_eq!(scores, [("Worse", 85), ("Bad", 45)]);
     assert!(found.iter().all(|suspect| suspect.score >= THRESHOLD));

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::{Finding, PriceDirection, ShopWatch, WatchSide, WatchState};
 use crate::domain::{
-    items::SCRAP,
+    items::{Catalogue, SCRAP},
     map::{Marker, SellOrder},
     shop::{
         Price, Shop, VendorId,
@@ -98,7 +98,7 @@ fn it_is_undercut_by_a_player_who_sells_the_same_for_less() {
     assert_eq!(look(&mut watch, &rivals), (Some("undercut"), WatchState::Undercut));
     let price = Price { cost: 1, quantity: 111 };
     assert_eq!(watch.finding.undercut_by, Some((VendorId::at(900.0, 100.0), price)));
-    let event = watch.event("undercut", Some(&shops(&rivals[..1])[0]), at(9).stamp);
+    let event = watch.event("undercut", Some(&shops(&rivals[..1])[0]), Catalogue::embedded(), at(9).stamp);
     assert_eq!(event.title, "Bob's: Wood is 1000 for 10 Scrap, and elsewhere 111 for 1 Scrap");
     assert_eq!((event.data["watchId"].as_str(), event.data["itemName"].as_str()), (Some("w"), Some("Wood")));
     assert_eq!((event.data["price"].as_i64(), event.x), (Some(10), Some(100.0)));
@@ -218,7 +218,7 @@ fn of_any_shop_the_best_offer_in_stock_is_followed() {
     let both = [bobs(&[at(18)]), eves(&[at(19)])];
     assert_eq!(look(&mut watch, &both), (Some("ok"), WatchState::Ok), "one piece of news of two shops");
     assert_eq!((watch.finding.vendor, watch.finding.undercut_by), (Some(VendorId::at(100.0, 100.0)), None));
-    let event = watch.event("ok", shops(&both).first(), at_second(9));
+    let event = watch.event("ok", shops(&both).first(), Catalogue::embedded(), at_second(9));
     assert_eq!(
         (event.title.as_str(), event.data["vendorId"].as_str()),
         ("Bob's: Wood is as expected, 1000 for 18 Scrap", Some("10000_10000"))
@@ -245,7 +245,7 @@ fn what_shops_pay_for_an_item_is_watched_from_the_other_side() {
     assert_eq!(look(&mut own, &[bobs(&[buys(20, 1000)])]), (Some("ok"), WatchState::Ok));
     let (found, baseline) = (own.finding.price.unwrap(), own.baseline.unwrap());
     assert_eq!((found.cost, found.quantity, baseline.currency_id), (20, 1000, SCRAP));
-    let event = own.event("ok", shops(&[bobs(&[buys(20, 1000)])]).first(), at_second(9));
+    let event = own.event("ok", shops(&[bobs(&[buys(20, 1000)])]).first(), Catalogue::embedded(), at_second(9));
     assert_eq!(event.title, "Bob's: purchase of Wood is as expected, 1000 for 20 Scrap");
     assert_eq!(look(&mut own, &[bobs(&[buys(15, 1000)])]), (Some("changed"), WatchState::Changed), "it pays less");
     assert_eq!(

@@ -18,7 +18,7 @@ use crate::{
         journal::{self, Journal},
         paired_servers, smart_devices, testing,
     },
-    domain::{device::DeviceKind, incident::DevicePlace},
+    domain::{device::DeviceKind, incident::DevicePlace, items::Catalogue},
     game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
     net::Network,
     relay::{
@@ -107,6 +107,7 @@ impl World {
         let random = Random::seeded(seed);
         let context = RelayContext {
             markets: Default::default(),
+            catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),
             clock: Clock::adjustable(Timestamp::from_timestamp(1_800_000_000, 0).unwrap()),
             vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
@@ -134,7 +135,7 @@ impl World {
 
     /// A start whose ledger is not read yet.
     fn start_unread(&self, sockets: usize) -> Life {
-        let publisher = Rc::new(RefCell::new(Publisher::new("one".into(), 1)));
+        let publisher = Rc::new(RefCell::new(Publisher::new("one".into(), 1, Default::default())));
         let live = Rc::new(RefCell::new(LiveState::new(self.context.clock.now())));
         let got = Rc::new(RefCell::new(Vec::new()));
         if sockets > 0 {
@@ -258,7 +259,7 @@ impl Life {
 
     /// `state.raids`.
     fn raids(&self) -> Value {
-        serde_json::to_value(self.live.borrow().state()).unwrap()["raids"].take()
+        serde_json::to_value(self.live.borrow().state().document(Catalogue::embedded())).unwrap()["raids"].take()
     }
 }
 

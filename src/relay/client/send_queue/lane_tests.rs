@@ -10,7 +10,8 @@ use super::*;
 use crate::{
     clock::Clock,
     domain::{
-        change::{Change, Key, Section},
+        change::{Change, JsonPatch, Key, Section},
+        items::Catalogue,
         time::Timestamp,
     },
     relay::wire::{
@@ -21,7 +22,11 @@ use crate::{
 };
 
 fn feed(name: &str) -> Rc<Feed> {
-    Feed::new(name.into(), Clock::adjustable(Timestamp::UNIX_EPOCH))
+    Feed::new(name.into(), Clock::adjustable(Timestamp::UNIX_EPOCH), Default::default())
+}
+
+fn patch_of(change: &Change) -> JsonPatch<'_> {
+    JsonPatch { changes: std::slice::from_ref(change), catalogue: Catalogue::embedded() }
 }
 
 fn text(frame: &str) -> QueuedFrame {
@@ -92,9 +97,9 @@ impl Traffic {
         let mut log = self.feeds[0].log.borrow_mut();
         let Position { epoch, seq } = log.position();
         let change = Change { section, key: Key::Whole, old: None, new: None };
-        let frame = protocol::patch(&self.feeds[0].server, epoch, seq, seq + 1, std::slice::from_ref(&change));
+        let frame = protocol::patch(&self.feeds[0].server, epoch, seq, seq + 1, patch_of(&change));
         let now = Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(self.now as i64);
-        let step = Step::new(seq, vec![change], frame, now.into());
+        let step = Step::new(seq, vec![change], frame, Catalogue::embedded(), now.into());
         assert!(log.advance(epoch, step), "it follows");
         if self.feeds[0].take_snapshot_wanted() {
             log.restart(Position { epoch, seq: seq + 1 }, snapshot(), Steps::default());
@@ -292,8 +297,11 @@ fn a_patch_ahead_of_raids_is_for_those_alone_who_want_raids_and_counts_as_their_
             let mut log = feed.log.borrow_mut();
             let Position { epoch, seq } = log.position();
             let change = Change { section, key: Key::Whole, old: None, new: None };
-            let frame = protocol::patch(&feed.server, epoch, seq, seq + 1, std::slice::from_ref(&change));
-            assert!(log.advance(epoch, Step::new(seq, vec![change], frame, Timestamp::UNIX_EPOCH.into())));
+            let frame = protocol::patch(&feed.server, epoch, seq, seq + 1, patch_of(&change));
+            assert!(log.advance(
+                epoch,
+                Step::new(seq, vec![change], frame, Catalogue::embedded(), Timestamp::UNIX_EPOCH.into())
+            ));
         }
         match queue.next(1) {
             Next::Send(queued) => Some(queued.receipt.is_some()),
@@ -380,7 +388,12 @@ fn what_waits_and_what_was_sent_is_counted_however_it_ends() {
     drain(&mut queue, 0);
     let step = |base| {
         let frame = SharedFrame::from(Bytes::from_static(b"step"));
-        assert!(other.log.borrow_mut().advance(1, Step::new(base, Vec::new(), frame, Timestamp::UNIX_EPOCH.into())));
+        assert!(
+            other
+                .log
+                .borrow_mut()
+                .advance(1, Step::new(base, Vec::new(), frame, Catalogue::embedded(), Timestamp::UNIX_EPOCH.into()))
+        );
     };
     step(0);
     drain(&mut queue, 0);

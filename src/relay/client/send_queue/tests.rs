@@ -8,8 +8,9 @@ use super::*;
 use crate::{
     clock::Clock,
     domain::{
-        change::{Change, Section},
+        change::{Change, JsonPatch, Section},
         device::{Device, DeviceKind, Reachable},
+        items::Catalogue,
         map::{MapPlace, Marker, MarkerKind},
         server_state::ServerState,
         time::{Moment, Timestamp},
@@ -47,7 +48,8 @@ impl World {
     }
 
     fn remember(&mut self) {
-        self.history.insert(self.position.seq, serde_json::to_value(&self.state).expect("JSON"));
+        self.history
+            .insert(self.position.seq, serde_json::to_value(self.state.document(Catalogue::embedded())).expect("JSON"));
     }
 
     /// One step; a lost one never reaches the thread.
@@ -58,8 +60,14 @@ impl World {
         let base = self.position.seq;
         self.position.seq += 1;
         self.remember();
-        let frame = protocol::patch(&self.server, self.position.epoch, base, self.position.seq, &changes);
-        let step = Step::new(base, changes, frame, self.now);
+        let frame = protocol::patch(
+            &self.server,
+            self.position.epoch,
+            base,
+            self.position.seq,
+            JsonPatch { changes: &changes, catalogue: Catalogue::embedded() },
+        );
+        let step = Step::new(base, changes, frame, Catalogue::embedded(), self.now);
         self.steps.push(step.clone());
         if !lost && !self.feed.log.borrow_mut().advance(self.position.epoch, step) {
             self.feed.mark_snapshot_wanted();
@@ -105,7 +113,7 @@ impl World {
     fn supply(&self) {
         if self.feed.take_snapshot_wanted() {
             let Position { epoch, seq } = self.position;
-            let frame = protocol::snapshot(&self.server, epoch, seq, &self.state);
+            let frame = protocol::snapshot(&self.server, epoch, seq, &self.state.document(Catalogue::embedded()));
             self.feed.log.borrow_mut().restart(self.position, frame, self.steps.clone());
         }
     }
@@ -118,7 +126,7 @@ fn marker(x: f64, named: bool) -> Marker {
 
 /// A feed that only the test fills.
 fn feed(name: &str) -> Rc<Feed> {
-    Feed::new(name.into(), Clock::adjustable(Timestamp::UNIX_EPOCH))
+    Feed::new(name.into(), Clock::adjustable(Timestamp::UNIX_EPOCH), Default::default())
 }
 
 /// A client that applies what it gets with a JSON Patch library.

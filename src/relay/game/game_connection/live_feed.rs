@@ -3,6 +3,7 @@
 use actix::{Recipient, SpawnHandle};
 
 use crate::{
+    catalogue::SharedCatalogue,
     domain::{
         chat::StoredLine,
         ids::ServerId,
@@ -30,8 +31,8 @@ pub struct LiveFeed {
 
 impl LiveFeed {
     /// Nothing known, and no subscriber.
-    pub fn new(server: ServerId, epoch: u64, now: Timestamp) -> Self {
-        let (live, publisher) = (LiveState::new(now), Publisher::new(server.clone(), epoch));
+    pub fn new(server: ServerId, epoch: u64, catalogue: SharedCatalogue, now: Timestamp) -> Self {
+        let (live, publisher) = (LiveState::new(now), Publisher::new(server.clone(), epoch, catalogue));
         Self { server, live, publisher, planned: None }
     }
 

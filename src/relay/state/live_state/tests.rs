@@ -6,7 +6,7 @@ use super::{
     *,
 };
 use crate::{
-    domain::{change::JsonPatch, reporting::Reported},
+    domain::{change::JsonPatch, items::Catalogue, reporting::Reported},
     game::wire::{
         AppEntityChanged, AppEntityPayload, AppEntityType, AppMarker, AppMarkerType, AppTeamChanged, app_team_info,
     },
@@ -128,7 +128,8 @@ impl Watched {
 
     fn apply(&mut self, outcome: &Outcome) {
         self.due = self.live.next_due(at(self.now).into());
-        let patch = serde_json::to_value(JsonPatch(&outcome.changes)).expect("JSON");
+        let patch = serde_json::to_value(JsonPatch { changes: &outcome.changes, catalogue: Catalogue::embedded() })
+            .expect("JSON");
         let patch: json_patch::Patch = serde_json::from_value(patch).expect("a patch");
         json_patch::patch(&mut self.client, &patch).expect("it applies");
         assert_eq!(self.client, document(&self.live), "one update is one step, and the client follows it");
@@ -136,7 +137,7 @@ impl Watched {
 }
 
 fn document(live: &LiveState) -> Value {
-    serde_json::to_value(live.state()).expect("JSON")
+    serde_json::to_value(live.state().document(Catalogue::embedded())).expect("JSON")
 }
 
 #[test]
