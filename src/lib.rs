@@ -83,10 +83,10 @@
 //! What players read and admins write (stores, wiki pages, names and icons of items) ships with the service, in
 //! `domain/data`: a row exists only once an admin changed it. A store or page is read from the database each time, so a
 //! change is seen at once ([`api::content::stores`], [`api::content::wiki`]); the catalogue of items is in memory,
-//! because names are wanted whenever the live state is written ([`domain::items`]): [`catalogue`] keeps it up to date and
-//! shares it with the API and the relay. An uploaded image is received up to a limit, decoded on a thread for blocking work and encoded again ([`uploads::picture`]),
-//! named by its bytes and kept in a directory or in S3 ([`uploads`]); which are used is in [`db::images`], and what
-//! nothing uses is deleted.
+//! because names are wanted whenever the live state is written ([`domain::items`]): [`catalogue`] keeps it up to date
+//! and shares it with the API and the relay. An uploaded image is received up to a limit, decoded on a thread for
+//! blocking work and encoded again ([`uploads::picture`]), named by its bytes and kept in a directory or in S3
+//! ([`uploads`]); which are used is in [`db::images`], and what nothing uses is deleted.
 //!
 //! # The path of a bot's command
 //! A user gives the support bot a command, and the chat platform sends it, signed

@@ -74,6 +74,43 @@ fn is_in(module: &[String], folder: &str) -> bool {
     module.first().is_some_and(|first| first == folder)
 }
 
+/// The imports of one room of a folder from the others, outside tests.
+fn rooms_of(library: &Library, folder: &str, room: &str) -> BTreeSet<String> {
+    let is_room = |path: &[String]| is_in(path, folder) && path.get(1).is_some_and(|name| name == room);
+    let modules = library.0.iter().filter(|(module, file)| is_room(module) && !file.only_tests);
+    let imports = modules.flat_map(|(module, _)| library.imports_outside_tests(module));
+    imports.filter(|path| is_in(path, folder) && !is_room(path)).filter_map(|path| path.get(1).cloned()).collect()
+}
+
+#[test]
+fn the_relay_draws_its_rooms_files_and_imports() {
+    let library = Library::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let drawing = include_str!("../../../src/relay.rs").split("```").nth(1).expect("the rooms are drawn");
+    let mut drawn: Vec<(&str, BTreeSet<String>, BTreeSet<String>)> = Vec::new();
+    for line in drawing.lines().filter_map(|line| line.strip_prefix("//! ")) {
+        let name = line.split_whitespace().next().expect("a line has a name");
+        match line.len() - line.trim_start().len() {
+            0 => {
+                let imports = line.split_once('>').map_or("", |(_, imports)| imports);
+                drawn.push((name, BTreeSet::new(), imports.split_whitespace().map(str::to_owned).collect()));
+            }
+            2 => {
+                drawn.last_mut().expect("a room comes first").1.insert(name.to_owned());
+            }
+            _ => {}
+        }
+    }
+    let (_, rooms) = FOLDERS[0];
+    let names: Vec<&str> = drawn.iter().rev().map(|(room, ..)| *room).collect();
+    assert_eq!(names, rooms[..rooms.len() - 1], "the rooms, the lowest first");
+    for (room, files, imports) in drawn {
+        let is_file = |module: &&Vec<String>| matches!(&module[..], [relay, of, _] if relay == "relay" && of == room);
+        let known = library.0.iter().filter(|(_, file)| !file.only_tests).map(|(module, _)| module).filter(is_file);
+        assert_eq!(files, known.map(|module| module[2].clone()).collect(), "the files of {room}");
+        assert_eq!(imports, rooms_of(&library, "relay", room), "the imports of {room}");
+    }
+}
+
 #[test]
 fn an_import_that_goes_up_is_found() {
     let file = |path: &str, text: &str| {
