@@ -1,4 +1,4 @@
-//! The ledger of alarms, by arrival: each alarm that reached us and what it became. An alarm is stored here before it
+//! The ledger of alarms: each alarm that reached us and what it became. An alarm is stored here before it
 //! is delivered, so that no crash loses one; what became of its incident is in [`incidents`](super::incidents).
 //!
 //! An alarm is `received` (a push that its game connection does not have yet), then it has `opened` an incident or was
@@ -42,9 +42,9 @@ impl AlarmState {
     }
 }
 
-/// An alarm as it arrived.
+/// An alarm as the ledger has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Arrival {
+pub struct LedgerAlarm {
     /// Our own id of the alarm.
     pub id: String,
     pub user: UserId,
@@ -77,20 +77,20 @@ pub struct WaitingPush {
 }
 
 /// Stores an alarm before anything else is done with it. False if it is stored already; it stays as it is.
-pub fn receive(db: &mut Db, arrival: &Arrival) -> Result<bool, DbError> {
-    let finished = (arrival.state != AlarmState::Received).then_some(arrival.received_at);
+pub fn receive(db: &mut Db, alarm: &LedgerAlarm) -> Result<bool, DbError> {
+    let finished = (alarm.state != AlarmState::Received).then_some(alarm.received_at);
     let row = (
-        alarms::id.eq(&arrival.id),
-        alarms::user_id.eq(arrival.user.as_str()),
-        alarms::server_id.eq(arrival.server.as_ref().map(ServerId::as_str)),
-        alarms::path.eq(arrival.path.word()),
-        alarms::alarm_id.eq(&arrival.alarm_id),
-        alarms::title.eq(&arrival.title),
-        alarms::message.eq(&arrival.message),
-        alarms::received_at.eq(arrival.received_at),
-        alarms::sent_at.eq(arrival.sent_at),
-        alarms::state.eq(arrival.state.word()),
-        alarms::incident.eq(arrival.incident.as_deref()),
+        alarms::id.eq(&alarm.id),
+        alarms::user_id.eq(alarm.user.as_str()),
+        alarms::server_id.eq(alarm.server.as_ref().map(ServerId::as_str)),
+        alarms::path.eq(alarm.path.word()),
+        alarms::alarm_id.eq(&alarm.alarm_id),
+        alarms::title.eq(&alarm.title),
+        alarms::message.eq(&alarm.message),
+        alarms::received_at.eq(alarm.received_at),
+        alarms::sent_at.eq(alarm.sent_at),
+        alarms::state.eq(alarm.state.word()),
+        alarms::incident.eq(alarm.incident.as_deref()),
         alarms::finished_at.eq(finished),
     );
     let insert = diesel::insert_into(alarms::table).values(row).on_conflict_do_nothing();
@@ -117,11 +117,11 @@ pub fn assign(
     Ok(diesel::update(received).set(set).execute(db)? == 1)
 }
 
-/// The arrivals of one incident belong to another one, which an older alarm has opened.
+/// The alarms of one incident belong to another one, which an older alarm has opened.
 pub fn merge(db: &mut Db, incident: &str, into: &str) -> Result<(), DbError> {
-    let arrivals = alarms::table.filter(alarms::incident.eq(incident));
+    let moved = alarms::table.filter(alarms::incident.eq(incident));
     let set = (alarms::incident.eq(into), alarms::state.eq(AlarmState::Merged.word()));
-    diesel::update(arrivals).set(set).execute(db)?;
+    diesel::update(moved).set(set).execute(db)?;
     Ok(())
 }
 
@@ -172,7 +172,7 @@ pub struct Tally {
     pub oldest_unfinished: Option<Timestamp>,
 }
 
-/// The arrivals in numbers.
+/// The alarms in numbers.
 pub fn tally(db: &mut Db) -> Result<Tally, DbError> {
     let mut counts = Vec::new();
     for state in [AlarmState::Received, AlarmState::Opened, AlarmState::Merged, AlarmState::Unmatched] {
@@ -199,8 +199,8 @@ mod tests {
     use super::*;
     use crate::db::testing::{self, later, now};
 
-    fn arrival(id: &str, state: AlarmState) -> Arrival {
-        Arrival {
+    fn alarm(id: &str, state: AlarmState) -> LedgerAlarm {
+        LedgerAlarm {
             id: id.into(),
             user: "alice".into(),
             server: Some("one".into()),
@@ -221,8 +221,8 @@ mod tests {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| {
-                assert!(receive(db, &arrival("a", AlarmState::Received))?);
-                assert!(!receive(db, &arrival("a", AlarmState::Received))?, "it is stored");
+                assert!(receive(db, &alarm("a", AlarmState::Received))?);
+                assert!(!receive(db, &alarm("a", AlarmState::Received))?, "it is stored");
                 let waits = waiting(db, &"one".into())?;
                 assert_eq!((waits.len(), waits[0].sent_at), (1, Some(now())));
                 assert_eq!(tally(db)?.oldest_unfinished, Some(now()));
@@ -249,16 +249,16 @@ mod tests {
             testing::user(pool, "bob");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| {
-                let unmatched = |id: &str, at| Arrival {
+                let unmatched = |id: &str, at| LedgerAlarm {
                     server: None,
                     title: id.into(),
                     received_at: at,
-                    ..arrival(id, AlarmState::Unmatched)
+                    ..alarm(id, AlarmState::Unmatched)
                 };
                 receive(db, &unmatched("old", later(1)))?;
                 receive(db, &unmatched("new", later(2)))?;
-                receive(db, &Arrival { user: "bob".into(), ..unmatched("of bob", later(3)) })?;
-                receive(db, &Arrival { received_at: later(4), ..arrival("fits", AlarmState::Received) })?;
+                receive(db, &LedgerAlarm { user: "bob".into(), ..unmatched("of bob", later(3)) })?;
+                receive(db, &LedgerAlarm { received_at: later(4), ..alarm("fits", AlarmState::Received) })?;
                 assert_eq!(last_unmatched(db, &"alice".into(), later(2))?, Some(("new".to_owned(), later(2))));
                 assert_eq!(last_unmatched(db, &"alice".into(), later(3))?, None);
                 Ok(())
@@ -273,8 +273,8 @@ mod tests {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| {
-                receive(db, &Arrival { server: None, ..arrival("a", AlarmState::Unmatched) })?;
-                receive(db, &arrival("b", AlarmState::Received))?;
+                receive(db, &LedgerAlarm { server: None, ..alarm("a", AlarmState::Unmatched) })?;
+                receive(db, &alarm("b", AlarmState::Received))?;
                 assert_eq!(purge(db, later(100))?, 1);
                 assert_eq!(waiting(db, &"one".into())?.len(), 1);
                 Ok(())

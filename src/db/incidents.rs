@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     db::{
         PURGE_BATCH,
-        alarms::{self, Arrival},
+        alarms::{self, LedgerAlarm},
         engine::{error::DbError, pool::Db},
         new_notices, paired_servers,
         schema::{incident_acks, incidents, merged_incidents, smart_devices},
@@ -52,8 +52,9 @@ const MOST_OPEN: i64 = 2_000;
 pub struct LedgerWrite {
     /// By id, with the title of its pushes.
     pub incidents: BTreeMap<String, (Incident, Option<String>)>,
-    /// By id.
-    pub arrivals: BTreeMap<String, Arrival>,
+    /// By id. (Its name in the journal of before.)
+    #[serde(rename = "arrivals")]
+    pub alarms: BTreeMap<String, LedgerAlarm>,
     /// Incidents that at least one user heard of.
     pub heard: BTreeMap<String, HeardBy>,
     /// The last values of alarms, by device id.
@@ -84,7 +85,7 @@ impl LedgerWrite {
     /// Adds what is newer.
     pub fn extend(&mut self, newer: LedgerWrite) {
         self.incidents.extend(newer.incidents);
-        self.arrivals.extend(newer.arrivals);
+        self.alarms.extend(newer.alarms);
         for (incident, heard) in newer.heard {
             let first = self.heard.entry(incident).or_insert(heard);
             first.sockets = first.sockets.max(heard.sockets);
@@ -105,11 +106,11 @@ pub fn write(db: &mut Db, server: &ServerId, write: &LedgerWrite) -> Result<(), 
     for (id, (incident, title)) in &write.incidents {
         put(db, server, id, incident, title.as_deref())?;
     }
-    for arrival in write.arrivals.values() {
-        let arrival = Arrival { user: owner.clone(), ..arrival.clone() };
-        alarms::receive(db, &arrival)?;
-        if let Some(incident) = &arrival.incident {
-            alarms::assign(db, server, &arrival.id, arrival.state, incident, arrival.received_at)?;
+    for alarm in write.alarms.values() {
+        let alarm = LedgerAlarm { user: owner.clone(), ..alarm.clone() };
+        alarms::receive(db, &alarm)?;
+        if let Some(incident) = &alarm.incident {
+            alarms::assign(db, server, &alarm.id, alarm.state, incident, alarm.received_at)?;
         }
     }
     for (id, heard) in &write.heard {
@@ -150,7 +151,7 @@ fn merged_into(db: &mut Db, id: &str) -> Result<Option<String>, DbError> {
     Ok(merged_incidents::table.find(id).select(merged_incidents::incident_id).first(db).optional()?)
 }
 
-/// Gives the arrivals of an incident, who heard of it and who took note to the one that it is a part of.
+/// Gives the alarms of an incident, who heard of it and who took note to the one that it is a part of.
 fn merge(db: &mut Db, id: &str, into: &str) -> Result<(), DbError> {
     let known = merged_into(db, into)?;
     let into = known.as_deref().unwrap_or(into);

@@ -34,7 +34,7 @@ const LONGEST_TITLE: usize = 128;
 
 /// Outcome of an alarm.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RaidUpdate {
+pub struct AlarmOutcome {
     /// The one incident this alarm belongs to.
     pub incident: String,
     /// True if the alarm opened that incident; otherwise it was merged into it.
@@ -42,12 +42,12 @@ pub struct RaidUpdate {
     /// The first alarm of the incident by this path.
     pub first_by_path: bool,
     /// Changes to store and send at once, in this order.
-    pub changes: Vec<RaidChange>,
+    pub changes: Vec<IncidentChange>,
 }
 
 /// An incident that changed, or is no longer shown.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RaidChange {
+pub struct IncidentChange {
     pub incident: String,
     /// Message to send besides the state.
     pub message: Option<Raid>,
@@ -95,7 +95,7 @@ impl Raids {
         unseen_since: Option<Moment>,
         now: Moment,
         new_id: impl FnOnce() -> String,
-    ) -> RaidUpdate {
+    ) -> AlarmOutcome {
         let takes = |tracked: &Tracked| tracked.takes_on_link(unseen_since, now);
         if let Some((incident, tracked)) = self.find(|tracked| tracked.incident.alarm_id == id && takes(tracked)) {
             if !unseen_since.is_some_and(|since| tracked.is_pushed_since(since)) {
@@ -104,7 +104,7 @@ impl Raids {
             let first = tracked.incident.paths.insert(AlarmPath::Link);
             let renamed = tracked.name(name, place);
             let message = tracked.due(&incident, now);
-            return RaidUpdate::merged(incident, first, renamed, message);
+            return AlarmOutcome::merged(incident, first, renamed, message);
         }
         if let Some((pushed, certainty)) = self.known_by_push(id, name, unseen_since, now)
             && let Some(tracked) = self.incidents.get_mut(&pushed)
@@ -122,7 +122,7 @@ impl Raids {
                 Certainty::Exact => tracked.due(&pushed, now),
                 Certainty::Likely => Some(tracked.update(&pushed, now)),
             };
-            return RaidUpdate::merged(pushed, first, true, message);
+            return AlarmOutcome::merged(pushed, first, true, message);
         }
         let opened = NewIncident { path: AlarmPath::Link, alarm_id: id, name, place: place.clone(), at: now };
         self.open(opened, now, new_id)
@@ -137,7 +137,7 @@ impl Raids {
         sent: Timestamp,
         now: Moment,
         new_id: impl FnOnce() -> String,
-    ) -> RaidUpdate {
+    ) -> AlarmOutcome {
         let title = plain_text(title, LONGEST_TITLE);
         // A delayed push counts at the time when it was sent.
         let delayed = now.stamp - sent > SAME_TRIGGER;
@@ -160,7 +160,7 @@ impl Raids {
                 Certainty::Exact => tracked.due(&id, now),
                 Certainty::Likely => Some(tracked.update(&id, now)),
             };
-            return RaidUpdate::merged(id, first, titled, message);
+            return AlarmOutcome::merged(id, first, titled, message);
         }
         let mut alarm_id = format!("push:{title}");
         let takes = |tracked: &Tracked| tracked.takes(AlarmPath::Push, at, now);
@@ -170,7 +170,7 @@ impl Raids {
                 tracked.incident.alarm_name = title;
                 tracked.repeat(AlarmPath::Push, at, now);
                 let message = tracked.due(&id, now);
-                return RaidUpdate::merged(id, false, false, message);
+                return AlarmOutcome::merged(id, false, false, message);
             }
         }
         let opened =
@@ -179,7 +179,7 @@ impl Raids {
     }
 
     /// A test alarm: an incident of its own, so that a drill is not merged into a raid, nor a raid into a drill.
-    pub fn drill(&mut self, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
+    pub fn drill(&mut self, now: Moment, new_id: impl FnOnce() -> String) -> AlarmOutcome {
         let opened = NewIncident {
             path: AlarmPath::Drill,
             alarm_id: "drill",
@@ -213,23 +213,23 @@ impl Raids {
 
     /// Acknowledges the incident for this user: it no longer rings for them. `None` if it is not shown, or was
     /// acknowledged before.
-    pub fn acknowledge(&mut self, incident: &str, user: &UserId, at: Timestamp) -> Option<RaidChange> {
+    pub fn acknowledge(&mut self, incident: &str, user: &UserId, at: Timestamp) -> Option<IncidentChange> {
         let acks = &mut self.incidents.get_mut(incident)?.incident.acks;
         let is_new = !acks.contains_key(user);
         acks.entry(user.clone()).or_insert(at);
-        is_new.then(|| RaidChange { incident: incident.to_owned(), message: None })
+        is_new.then(|| IncidentChange { incident: incident.to_owned(), message: None })
     }
 
     /// Forgets a deleted user and their acknowledgements.
-    pub fn forget_user(&mut self, user: &UserId) -> Vec<RaidChange> {
+    pub fn forget_user(&mut self, user: &UserId) -> Vec<IncidentChange> {
         let forgotten = self.incidents.iter_mut().filter_map(|(incident, tracked)| {
             tracked.incident.acks.remove(user)?;
-            Some(RaidChange { incident: incident.clone(), message: None })
+            Some(IncidentChange { incident: incident.clone(), message: None })
         });
         forgotten.collect()
     }
 
-    fn open(&mut self, opened: NewIncident<'_>, now: Moment, new_id: impl FnOnce() -> String) -> RaidUpdate {
+    fn open(&mut self, opened: NewIncident<'_>, now: Moment, new_id: impl FnOnce() -> String) -> AlarmOutcome {
         let NewIncident { path, alarm_id, name, place, at } = opened;
         let late = now.stamp - at.stamp > LATE;
         let incident = Incident {
@@ -266,8 +266,8 @@ impl Raids {
         };
         let tracked = self.incidents.entry(id.clone()).or_insert(tracked);
         tracked.end(&id, now);
-        changes.push(RaidChange { incident: id.clone(), message: Some(message) });
-        RaidUpdate { incident: id, opened: true, first_by_path: true, changes }
+        changes.push(IncidentChange { incident: id.clone(), message: Some(message) });
+        AlarmOutcome { incident: id, opened: true, first_by_path: true, changes }
     }
 
     /// The newest incident for which this holds.
@@ -389,11 +389,11 @@ struct NewIncident<'a> {
     at: Moment,
 }
 
-impl RaidUpdate {
+impl AlarmOutcome {
     /// A merged alarm. A new fact is shown at once, even without a message.
     fn merged(incident: String, first_by_path: bool, renamed: bool, message: Option<Raid>) -> Self {
         let changed = first_by_path || renamed || message.is_some();
-        let changes = changed.then(|| RaidChange { incident: incident.clone(), message }).into_iter().collect();
+        let changes = changed.then(|| IncidentChange { incident: incident.clone(), message }).into_iter().collect();
         Self { incident, opened: false, first_by_path, changes }
     }
 }

@@ -18,7 +18,9 @@ use crate::{
         message::PushMessage,
         notification::Notification,
     },
-    relay::hub::{AlarmPushed, DevicesChanged, HeardAt, Hub, PlaceDevice, ServerPaired, ServerRemoved, ToConnection},
+    relay::hub::{
+        AlarmPushed, DevicesChanged, Hub, PlaceDevice, ReceivedAt, ServerPaired, ServerRemoved, ToConnection,
+    },
 };
 
 /// See the module.
@@ -29,17 +31,17 @@ pub struct ArrivedPush {
     alarm_id: String,
     alarm_server: AlarmServer,
     arrived_at: Timestamp,
-    pub heard: HeardAt,
+    pub received_at: ReceivedAt,
 }
 
 impl ArrivedPush {
     /// A push of this owner that arrived now.
     pub fn new(message: PushMessage, owner: PushOwner, context: &PushContext) -> Self {
-        let (heard, now) = (HeardAt::now(), context.clock.now());
+        let (received_at, now) = (ReceivedAt::now(), context.clock.now());
         let alarm_id = inbox::alarm_id(&owner.user, &message, || context.random.id(now));
         let notification = Notification::read(&message.app_data);
         let alarm_server = AlarmServer::default();
-        Self { message, notification, owner, alarm_id, alarm_server, arrived_at: now, heard }
+        Self { message, notification, owner, alarm_id, alarm_server, arrived_at: now, received_at }
     }
 
     /// Bytes that it holds, roughly: the notification has the texts once more.
@@ -56,7 +58,7 @@ impl ArrivedPush {
     /// is dropped there.
     pub fn deliver(&self, servers: &[PairedServer], hub: &Addr<Hub>) {
         if let Some((server, alarm)) = self.inbox_push().alarm_among(servers) {
-            hub.do_send(AlarmPushed { server, alarm, heard: self.heard });
+            hub.do_send(AlarmPushed { server, alarm, received_at: self.received_at });
         }
     }
 
@@ -100,7 +102,7 @@ impl ArrivedPush {
             }
             PushOutcome::Alarm { server, alarm } => {
                 let (server, alarm) = (server.clone(), alarm.clone());
-                hub.do_send(AlarmPushed { server, alarm, heard: self.heard });
+                hub.do_send(AlarmPushed { server, alarm, received_at: self.received_at });
             }
             PushOutcome::Noted => {}
             PushOutcome::Ignored(reason) => self.count_ignored(reason),

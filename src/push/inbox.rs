@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     crypto::{digest::sha256_hex, random::Random},
     db::{
-        alarms::{self, AlarmState, Arrival},
+        alarms::{self, AlarmState, LedgerAlarm},
         engine::{error::DbError, pool::Db},
         paired_servers::{self, PairedServer},
         push_seen, timeline,
@@ -292,7 +292,7 @@ impl Inbox<'_> {
             None => None,
         };
         let state = if server.is_some() { AlarmState::Received } else { AlarmState::Unmatched };
-        let arrival = Arrival {
+        let stored = LedgerAlarm {
             id: self.push.alarm_id.to_owned(),
             user: self.owner.user.clone(),
             server: server.clone(),
@@ -305,7 +305,7 @@ impl Inbox<'_> {
             received_at: self.push.now,
             sent_at: Some(self.push.sent()),
         };
-        if !alarms::receive(db, &arrival)? {
+        if !alarms::receive(db, &stored)? {
             // Delivered while the database did not answer, as the ledger records.
             return Ok(PushOutcome::Ignored("delivered"));
         }

@@ -45,7 +45,7 @@ use crate::{
         session_status::{PushState, SessionFault, SessionStatus},
         unstored::UnstoredPushes,
     },
-    relay::hub::{AlarmPushed, HeardAt, PushedAlarm},
+    relay::hub::{AlarmPushed, PushedAlarm, ReceivedAt},
     vault::{PushBundle, VaultError},
 };
 
@@ -248,7 +248,7 @@ impl SessionSupervisor {
         let (servers, hub, unstored) = (self.servers.clone(), self.context.hub.clone(), self.unstored.clone());
         // A task of its own: this supervisor may be aborted at any moment.
         actix::spawn(async move {
-            sleep_until(push.heard.stored_by()).await;
+            sleep_until(push.received_at.stored_by()).await;
             if unstored.waits(&push) {
                 push.deliver(&servers.borrow(), &hub);
             }
@@ -325,7 +325,7 @@ impl SessionSupervisor {
         for (server, pushes) in waiting.await? {
             for push in pushes {
                 let alarm = PushedAlarm::from(push);
-                self.context.hub.do_send(AlarmPushed { server: server.clone(), alarm, heard: HeardAt::now() });
+                self.context.hub.do_send(AlarmPushed { server: server.clone(), alarm, received_at: ReceivedAt::now() });
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
 //! Alarms on their way into an incident, the ledger and every socket that watches.
 
 pub mod alarm_delivery;
-pub mod heard_at;
 pub mod ledger;
+pub mod received_at;

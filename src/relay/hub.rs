@@ -46,7 +46,7 @@ use crate::{
 
 pub use crate::relay::{
     alarms::alarm_delivery::{DrillOutcome, PushedAlarm},
-    alarms::heard_at::{HeardAt, STORED_WITHIN},
+    alarms::received_at::{ReceivedAt, STORED_WITHIN},
     game::camera_capture::{CameraError, PullCameraFrame},
     game::commands::{
         AcknowledgeRaid, AcknowledgementsErased, AskServer, ChatError, CommandError, DeviceToggle, DevicesChanged,
@@ -120,7 +120,7 @@ pub struct OnlineUsers;
 pub struct AlarmPushed {
     pub server: ServerId,
     pub alarm: PushedAlarm,
-    pub heard: HeardAt,
+    pub received_at: ReceivedAt,
 }
 
 /// Send a test alarm the whole way to this server's watchers.

@@ -28,8 +28,8 @@ fn opened(id: &str, incident: Incident) -> LedgerWrite {
     LedgerWrite { incidents: [(id.to_owned(), (incident, Some("Title".to_owned())))].into(), ..Default::default() }
 }
 
-fn arrival(user: &str, incident: &str) -> Arrival {
-    Arrival {
+fn alarm(user: &str, incident: &str) -> LedgerAlarm {
+    LedgerAlarm {
         id: "arrival".into(),
         user: user.into(),
         server: Some("one".into()),
@@ -133,9 +133,9 @@ fn arrivals_and_values_are_stored_with_their_incident_and_twice_is_once() {
             smart_devices::upsert(db, &"one".into(), "7", DeviceKind::Alarm, "Roof", now())
         })
         .unwrap();
-        let arrival = arrival("stranger", "a");
+        let alarm = alarm("stranger", "a");
         let mut ledger = opened("a", incident(1));
-        ledger.arrivals.insert(arrival.id.clone(), arrival);
+        ledger.alarms.insert(alarm.id.clone(), alarm);
         ledger.values.insert("7".into(), true);
         store(pool, &ledger);
         store(pool, &ledger);
@@ -215,9 +215,9 @@ fn what_is_unheard_for_a_day_expires_and_what_is_old_is_deleted() {
 fn an_incident_that_is_merged_gives_what_it_has_to_the_older_one_and_stays_merged() {
     on_each_server(|pool| {
         store(pool, &opened("older", incident(1)));
-        let arrival = arrival("alice", "part");
+        let alarm = alarm("alice", "part");
         let mut part = opened("part", incident(1));
-        part.arrivals.insert("arrival".into(), arrival);
+        part.alarms.insert("arrival".into(), alarm);
         part.heard.insert("part".into(), HeardBy { sockets: 2, at: later(1) });
         store(pool, &part);
         let mut merged = opened("older", incident(2));

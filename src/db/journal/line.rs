@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     db::{
-        alarms::{AlarmState, Arrival},
+        alarms::{AlarmState, LedgerAlarm},
         incidents::{HeardBy, LedgerWrite},
     },
     domain::{
@@ -38,7 +38,7 @@ struct ShortLine {
     #[serde(rename = "i", default, skip_serializing_if = "Vec::is_empty")]
     incidents: Vec<ShortIncident>,
     #[serde(rename = "a", default, skip_serializing_if = "Vec::is_empty")]
-    arrivals: Vec<ShortArrival>,
+    alarms: Vec<ShortAlarm>,
     #[serde(rename = "h", default, skip_serializing_if = "Vec::is_empty")]
     heard: Vec<ShortHeard>,
     #[serde(rename = "v", default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -81,7 +81,7 @@ struct ShortIncident {
 
 /// Without its user and server: the ledger knows the owner, the line its server.
 #[derive(Serialize, Deserialize)]
-struct ShortArrival {
+struct ShortAlarm {
     id: String,
     #[serde(rename = "p")]
     path: AlarmPath,
@@ -127,7 +127,7 @@ impl Line {
 
 impl From<Line> for ShortLine {
     fn from(Line { server, write }: Line) -> Self {
-        let LedgerWrite { incidents, arrivals, heard, values, merged } = write;
+        let LedgerWrite { incidents, alarms, heard, values, merged } = write;
         let incidents = incidents.into_iter().map(|(id, (incident, title))| {
             let Incident { alarm_id, alarm_name: name, place, first_at, last_at, .. } = incident;
             let Incident { ended_at, count, paths, late, drill, .. } = incident;
@@ -149,19 +149,19 @@ impl From<Line> for ShortLine {
                 title,
             }
         });
-        let arrivals = arrivals.into_values().map(|arrival| {
-            let Arrival { id, path, alarm_id, title, message, state, incident, received_at, sent_at, .. } = arrival;
+        let alarms = alarms.into_values().map(|alarm| {
+            let LedgerAlarm { id, path, alarm_id, title, message, state, incident, received_at, sent_at, .. } = alarm;
             let (received_at, sent_at) = (*received_at, sent_at.as_deref().copied());
-            ShortArrival { id, path, alarm_id, title, message, state, incident, received_at, sent_at }
+            ShortAlarm { id, path, alarm_id, title, message, state, incident, received_at, sent_at }
         });
         let heard = heard.into_iter().map(|(id, HeardBy { sockets, at })| ShortHeard { id, sockets, at: *at });
-        let (incidents, arrivals, heard) = (incidents.collect(), arrivals.collect(), heard.collect());
-        Self { server, incidents, arrivals, heard, values, merged }
+        let (incidents, alarms, heard) = (incidents.collect(), alarms.collect(), heard.collect());
+        Self { server, incidents, alarms, heard, values, merged }
     }
 }
 
 impl From<ShortLine> for Line {
-    fn from(ShortLine { server, incidents, arrivals, heard, values, merged }: ShortLine) -> Self {
+    fn from(ShortLine { server, incidents, alarms, heard, values, merged }: ShortLine) -> Self {
         let incidents = incidents.into_iter().map(|incident| {
             let ShortIncident { id, alarm_id, name: alarm_name, x, y, grid, first_at, last_at, .. } = incident;
             let ShortIncident { ended_at, count, paths, late, drill, title, .. } = incident;
@@ -171,18 +171,18 @@ impl From<ShortLine> for Line {
                 Incident { alarm_id, alarm_name, place, first_at, last_at, ended_at, count, paths, late, drill, acks };
             (id, (incident, title))
         });
-        let arrivals = arrivals.into_iter().map(|arrival| {
-            let ShortArrival { id, path, alarm_id, title, message, state, incident, received_at, sent_at } = arrival;
+        let alarms = alarms.into_iter().map(|alarm| {
+            let ShortAlarm { id, path, alarm_id, title, message, state, incident, received_at, sent_at } = alarm;
             let (user, server) = (UserId::from(""), Some(server.clone()));
             let (received_at, sent_at) = (received_at.into(), sent_at.map(Timestamp::from));
-            let arrival =
-                Arrival { id, user, server, path, alarm_id, title, message, state, incident, received_at, sent_at };
-            (arrival.id.clone(), arrival)
+            let alarm =
+                LedgerAlarm { id, user, server, path, alarm_id, title, message, state, incident, received_at, sent_at };
+            (alarm.id.clone(), alarm)
         });
-        let (incidents, arrivals) = (incidents.collect(), arrivals.collect());
+        let (incidents, alarms) = (incidents.collect(), alarms.collect());
         let heard =
             heard.into_iter().map(|ShortHeard { id, sockets, at }| (id, HeardBy { sockets, at: at.into() })).collect();
-        Self { server, write: LedgerWrite { incidents, arrivals, heard, values, merged } }
+        Self { server, write: LedgerWrite { incidents, alarms, heard, values, merged } }
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
             drill: true,
             acks: BTreeMap::new(),
         };
-        let arrival = Arrival {
+        let alarm = LedgerAlarm {
             id: "arrival".into(),
             user: "".into(),
             server: Some("one".into()),
@@ -241,7 +241,7 @@ mod tests {
         };
         let write = LedgerWrite {
             incidents: [("incident".into(), (incident, Some("Title".into())))].into(),
-            arrivals: [("arrival".into(), arrival)].into(),
+            alarms: [("arrival".into(), alarm)].into(),
             heard: [("incident".into(), HeardBy { sockets: 3, at: later(3) })].into(),
             values: [("7".into(), true)].into(),
             merged: [("part".into(), "incident".into())].into(),

@@ -5,7 +5,7 @@ use diesel::connection::SimpleConnection as _;
 use super::*;
 use crate::{
     db::{
-        alarms::{AlarmState, Arrival},
+        alarms::{AlarmState, LedgerAlarm},
         engine::{error::DbError, pool::Db},
         incidents, testing,
     },
@@ -20,10 +20,10 @@ fn write(id: &str) -> LedgerWrite {
 
 /// An alarm of the link as it is first stored, with names and ids of their usual length.
 fn opened(number: u32) -> LedgerWrite {
-    let (incident, arrival) =
+    let (incident, alarm) =
         (format!("0199f0c2-7a55-7000-8000-{number:012}"), format!("0199f0c2-7a55-7000-9000-{number:012}"));
-    let arrival = Arrival {
-        id: arrival,
+    let alarm = LedgerAlarm {
+        id: alarm,
         user: "".into(),
         server: Some(LOUD.into()),
         path: AlarmPath::Link,
@@ -37,13 +37,13 @@ fn opened(number: u32) -> LedgerWrite {
     };
     let mut write = write(&incident);
     for (incident, _) in write.incidents.values_mut() {
-        incident.alarm_id.clone_from(&arrival.alarm_id);
-        incident.alarm_name.clone_from(&arrival.title);
+        incident.alarm_id.clone_from(&alarm.alarm_id);
+        incident.alarm_name.clone_from(&alarm.title);
         incident.place = DevicePlace { x: Some(1_234.567), y: Some(2_345.678), grid: "K17".into() };
         incident.paths.insert(AlarmPath::Link);
     }
-    write.values.insert(arrival.alarm_id.clone(), true);
-    write.arrivals.insert(arrival.id.clone(), arrival);
+    write.values.insert(alarm.alarm_id.clone(), true);
+    write.alarms.insert(alarm.id.clone(), alarm);
     write
 }
 
@@ -282,7 +282,7 @@ async fn a_burst_of_thousands_of_alarms_of_one_server_has_room() {
     let writes: Vec<LedgerWrite> = (0..2_000).map(opened).collect();
     let appended = futures_util::future::join_all(writes.iter().map(|write| journal.append(&server, write))).await;
     appended.into_iter().for_each(|appended| appended.unwrap());
-    assert_eq!(kept(directory.path())[&server].arrivals.len(), 2_000);
+    assert_eq!(kept(directory.path())[&server].alarms.len(), 2_000);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 
 use super::{
-    DRILL_SHOWN_FOR, DRILLS_SHOWN, RaidChange, Raids, SHOWN, SHOWN_FOR,
+    DRILL_SHOWN_FOR, DRILLS_SHOWN, IncidentChange, Raids, SHOWN, SHOWN_FOR,
     tracked::{QUIET, Tracked, UPDATE_EVERY},
 };
 use crate::domain::time::Moment;
@@ -21,7 +21,7 @@ impl Raids {
     }
 
     /// Updates that have become due, ends, and incidents that are no longer shown; call it when something comes due.
-    pub fn tick(&mut self, now: Moment) -> Vec<RaidChange> {
+    pub fn tick(&mut self, now: Moment) -> Vec<IncidentChange> {
         // An incident that ends now is forgotten at the next call: its end has to be stored first.
         let mut changes = self.forget(now);
         changes.extend(self.incidents.iter_mut().filter_map(|(id, tracked)| tracked.tick(id, now)));
@@ -29,7 +29,7 @@ impl Raids {
     }
 
     /// Forgets incidents that are no longer shown.
-    fn forget(&mut self, now: Moment) -> Vec<RaidChange> {
+    fn forget(&mut self, now: Moment) -> Vec<IncidentChange> {
         let mut room = Room::default();
         let mut stays = |tracked: &Tracked| {
             let is_recent = now - tracked.last_trigger < tracked.shown_for();
@@ -41,7 +41,7 @@ impl Raids {
         for id in &gone {
             self.incidents.remove(id);
         }
-        gone.into_iter().map(|incident| RaidChange { incident, message: None }).collect()
+        gone.into_iter().map(|incident| IncidentChange { incident, message: None }).collect()
     }
 }
 
@@ -90,20 +90,20 @@ impl Tracked {
         update.map_or(last, |update| update.min(last))
     }
 
-    fn tick(&mut self, id: &str, now: Moment) -> Option<RaidChange> {
+    fn tick(&mut self, id: &str, now: Moment) -> Option<IncidentChange> {
         self.end(id, now).or_else(|| {
             let message = self.due(id, now)?;
-            Some(RaidChange { incident: id.to_owned(), message: Some(message) })
+            Some(IncidentChange { incident: id.to_owned(), message: Some(message) })
         })
     }
 
     /// Ends it if it has been quiet for long; with the last word, if something is still to be said.
-    pub(super) fn end(&mut self, id: &str, now: Moment) -> Option<RaidChange> {
+    pub(super) fn end(&mut self, id: &str, now: Moment) -> Option<IncidentChange> {
         if self.incident.ended_at.is_some() || now - self.last_heard <= QUIET {
             return None;
         }
         self.incident.ended_at = Some(self.incident.last_at + QUIET);
         let message = self.changed.then(|| self.update(id, now));
-        Some(RaidChange { incident: id.to_owned(), message })
+        Some(IncidentChange { incident: id.to_owned(), message })
     }
 }

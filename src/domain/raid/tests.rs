@@ -3,7 +3,7 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
-use super::{RaidChange, RaidUpdate, Raids};
+use super::{AlarmOutcome, IncidentChange, Raids};
 use crate::domain::{
     incident::{AlarmPath, DevicePlace, Raid},
     time::{Moment, Timestamp},
@@ -44,7 +44,7 @@ impl Timeline {
     }
 
     /// An alarm that the first answer of a link shows to be on, which was off when the link before was lost.
-    fn unseen(&mut self, id: &str, name: &str, since: i64, milliseconds: i64) -> RaidUpdate {
+    fn unseen(&mut self, id: &str, name: &str, since: i64, milliseconds: i64) -> AlarmOutcome {
         let new = self.new_id();
         self.raids.alarm(id, name, &DevicePlace::default(), Some(at(since)), at(milliseconds), || new)
     }
@@ -53,7 +53,7 @@ impl Timeline {
         messages(self.pushed_late(title, milliseconds, milliseconds).changes)
     }
 
-    fn pushed_late(&mut self, title: &str, sent: i64, milliseconds: i64) -> RaidUpdate {
+    fn pushed_late(&mut self, title: &str, sent: i64, milliseconds: i64) -> AlarmOutcome {
         let new = self.new_id();
         self.raids.pushed(title, &self.named, at(sent).stamp, at(milliseconds), || new)
     }
@@ -71,11 +71,11 @@ impl Timeline {
     }
 }
 
-fn alarm(raids: &mut Raids, id: &str, name: &str, now: Moment, new: &str) -> RaidUpdate {
+fn alarm(raids: &mut Raids, id: &str, name: &str, now: Moment, new: &str) -> AlarmOutcome {
     raids.alarm(id, name, &DevicePlace::default(), None, now, || new.to_owned())
 }
 
-fn messages(changes: Vec<RaidChange>) -> Vec<Raid> {
+fn messages(changes: Vec<IncidentChange>) -> Vec<Raid> {
     changes.into_iter().filter_map(|change| change.message).collect()
 }
 
@@ -309,7 +309,7 @@ fn a_quiet_incident_ends_and_is_shown_for_a_day() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
     assert!(timeline.raids.tick(at(90_000)).is_empty());
-    assert_eq!(timeline.raids.tick(at(90_001)), [RaidChange { incident: "incident-001".into(), message: None }]);
+    assert_eq!(timeline.raids.tick(at(90_001)), [IncidentChange { incident: "incident-001".into(), message: None }]);
     assert_eq!(timeline.raids.get("incident-001").unwrap().ended_at, Some(at(90_000).stamp));
     assert!(timeline.raids.tick(at(90_002)).is_empty(), "once");
     let day = 24 * 3_600_000;
@@ -379,7 +379,7 @@ fn what_a_user_who_is_gone_took_note_of_is_forgotten() {
         timeline.raids.acknowledge("incident-001", &user.into(), at(5).stamp);
     }
     let changes = timeline.raids.forget_user(&"alice".into());
-    assert_eq!(changes, [RaidChange { incident: "incident-001".into(), message: None }]);
+    assert_eq!(changes, [IncidentChange { incident: "incident-001".into(), message: None }]);
     let acks = &timeline.raids.get("incident-001").unwrap().acks;
     assert_eq!(acks.keys().collect::<Vec<_>>(), [&"bob".into()]);
 }
@@ -389,7 +389,7 @@ fn a_path_or_name_that_is_new_is_shown_at_once_and_rings_no_one() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 0);
     let update = timeline.pushed_late("Front door", 1_000, 1_000);
-    assert_eq!(update.changes, [RaidChange { incident: "incident-001".into(), message: None }]);
+    assert_eq!(update.changes, [IncidentChange { incident: "incident-001".into(), message: None }]);
     let paths = &timeline.raids.get("incident-001").unwrap().paths;
     assert_eq!(paths.iter().copied().collect::<Vec<_>>(), [AlarmPath::Link, AlarmPath::Push]);
     assert!(timeline.pushed_late("Front door", 2_000, 2_000).changes.is_empty(), "a repeat waits for its turn");

@@ -1,15 +1,15 @@
 //! Alarms on their way: to an incident, into the ledger, into the state and to every socket that watches; the number of
 //! sockets goes back into the ledger. The game connection, which alone has the state and the subscribers, calls
-//! [`AlarmDelivery::publish`] with the [`RaidNews`] that the others return.
+//! [`AlarmDelivery::publish`] with the [`IncidentNews`] that the others return.
 //!
 //! An alarm is stored before it is delivered, so that no crash loses one; a database that does not answer holds it up
 //! for half a second. An incident stays unheard until a socket took its message or a state that holds it.
 
 mod alarm_values;
 mod incident_line;
+mod incident_news;
 mod loading;
 mod publishing;
-mod raid_news;
 
 use std::{
     cell::{Cell, RefCell},
@@ -24,24 +24,24 @@ use tokio::{
     time::{Duration, Instant, timeout_at},
 };
 
-pub use self::raid_news::{FollowedNews, RaidNews};
+pub use self::incident_news::{FollowedNews, IncidentNews};
 use self::{alarm_values::AlarmValues, incident_line::IncidentLine};
 use crate::{
     db::{
-        alarms::{self, AlarmState, Arrival},
+        alarms::{self, AlarmState, LedgerAlarm},
         incidents::{HeardBy, LedgerWrite},
         unsaved_alarms::UnsavedGuard,
     },
     domain::{
         ids::{ServerId, UserId},
         incident::AlarmPath,
-        raid::{RaidUpdate, Raids},
+        raid::{AlarmOutcome, Raids},
         time::{Moment, Timestamp},
     },
     relay::{
         alarms::{
-            heard_at::HeardAt,
             ledger::{Kept, Ledger},
+            received_at::ReceivedAt,
         },
         shared::context::RelayContext,
         state::live_state::AlarmTrigger,
@@ -83,7 +83,7 @@ impl From<alarms::WaitingPush> for PushedAlarm {
 /// A push that is delivered now, and in no other way.
 pub struct TakenUpPush {
     push: PushedAlarm,
-    heard: HeardAt,
+    received_at: ReceivedAt,
     held: UnsavedGuard,
 }
 
@@ -152,31 +152,31 @@ impl AlarmDelivery {
     }
 
     /// Stores an alarm that went off on the live link.
-    pub async fn link_alarm(self: Rc<Self>, alarm: AlarmTrigger) -> RaidNews {
-        let heard = HeardAt::now();
+    pub async fn link_alarm(self: Rc<Self>, trigger: AlarmTrigger) -> IncidentNews {
+        let received_at = ReceivedAt::now();
         let held = self.context.journal.unsaved_alarms.hold();
-        self.wait_until_known(heard).await;
+        self.wait_until_known(received_at).await;
         let now = self.context.clock.moment();
-        let AlarmTrigger { device, name, place, unseen_since } = alarm;
+        let AlarmTrigger { device, name, place, unseen_since } = trigger;
         let new_id = || self.new_id(now.stamp);
         let update = self.raids.borrow_mut().alarm(&device, &name, &place, unseen_since, now, new_id);
         if !update.first_by_path {
-            return self.repeat(update, heard);
+            return self.repeat(update, received_at);
         }
-        let arrival = self.arrival(AlarmPath::Link, &device, &name, &update, now.stamp);
-        let mut write = LedgerWrite { arrivals: [(arrival.id.clone(), arrival)].into(), ..Default::default() };
+        let alarm = self.ledger_alarm(AlarmPath::Link, &device, &name, &update, now.stamp);
+        let mut write = LedgerWrite { alarms: [(alarm.id.clone(), alarm)].into(), ..Default::default() };
         // With the alarm, so that it neither rings again after a crash nor is missed.
         if self.values.borrow_mut().store_on(&device) {
             write.values.insert(device.to_string(), true);
         }
-        self.store(update, write, held, heard).await.1
+        self.store(update, write, held, received_at).await.1
     }
 
     /// Stores that an incident goes on; its update is news if it is due.
-    fn repeat(&self, update: RaidUpdate, heard: HeardAt) -> RaidNews {
+    fn repeat(&self, update: AlarmOutcome, received_at: ReceivedAt) -> IncidentNews {
         self.changed.notify_one();
         self.ledger.write_repeats(self.facts([&update.incident]));
-        RaidNews { heard: Some(heard), ..RaidNews::of(update.changes) }
+        IncidentNews { received_at: Some(received_at), ..IncidentNews::of(update.changes) }
     }
 
     /// An alarm has this value now; `None`: it is no longer paired.
@@ -190,9 +190,9 @@ impl AlarmDelivery {
 
     /// Takes up an alarm that came by a push, which arrived then. None if it was taken up before: the ledger and the push
     /// session may both report it.
-    pub async fn take_up(self: Rc<Self>, push: PushedAlarm, heard: HeardAt) -> Option<TakenUpPush> {
+    pub async fn take_up(self: Rc<Self>, push: PushedAlarm, received_at: ReceivedAt) -> Option<TakenUpPush> {
         let held = self.context.journal.unsaved_alarms.hold();
-        self.wait_until_known(heard).await;
+        self.wait_until_known(received_at).await;
         let mut taken_up = self.taken_up.borrow_mut();
         if taken_up.contains(&push.id) {
             return None;
@@ -201,40 +201,40 @@ impl AlarmDelivery {
         if taken_up.len() > TAKEN_UP {
             taken_up.pop_front();
         }
-        Some(TakenUpPush { push, heard, held })
+        Some(TakenUpPush { push, received_at, held })
     }
 
     /// Stores an alarm that came by a push; `named`: the paired alarms of its name.
-    pub async fn pushed_alarm(self: Rc<Self>, taken_up: TakenUpPush, named: BTreeSet<String>) -> RaidNews {
-        let TakenUpPush { push, heard, held } = taken_up;
+    pub async fn pushed_alarm(self: Rc<Self>, taken_up: TakenUpPush, named: BTreeSet<String>) -> IncidentNews {
+        let TakenUpPush { push, received_at, held } = taken_up;
         let now = self.context.clock.moment();
         let update = {
             let mut raids = self.raids.borrow_mut();
             raids.pushed(&push.title, &named, push.sent, now, || self.new_id(now.stamp))
         };
-        let arrival = Arrival {
+        let alarm = LedgerAlarm {
             id: push.id.clone(),
             title: push.title,
             message: push.message,
             sent_at: Some(push.sent),
-            ..self.arrival(AlarmPath::Push, "", "", &update, now.stamp)
+            ..self.ledger_alarm(AlarmPath::Push, "", "", &update, now.stamp)
         };
-        let write = LedgerWrite { arrivals: [(push.id, arrival)].into(), ..Default::default() };
-        self.store(update, write, held, heard).await.1
+        let write = LedgerWrite { alarms: [(push.id, alarm)].into(), ..Default::default() };
+        self.store(update, write, held, received_at).await.1
     }
 
     /// Stores a test alarm.
-    pub async fn drill(self: Rc<Self>) -> (StoredDrill, RaidNews) {
-        let heard = HeardAt::now();
-        let answered_by = heard.at() + DRILL_ANSWERED_WITHIN;
+    pub async fn drill(self: Rc<Self>) -> (StoredDrill, IncidentNews) {
+        let received_at = ReceivedAt::now();
+        let answered_by = received_at.at() + DRILL_ANSWERED_WITHIN;
         let held = self.context.journal.unsaved_alarms.hold();
-        self.wait_until_known(heard).await;
+        self.wait_until_known(received_at).await;
         let now = self.context.clock.moment();
         let update = self.raids.borrow_mut().drill(now, || self.new_id(now.stamp));
-        let arrival = self.arrival(AlarmPath::Drill, "drill", "Drill", &update, now.stamp);
-        let write = LedgerWrite { arrivals: [(arrival.id.clone(), arrival)].into(), ..Default::default() };
+        let alarm = self.ledger_alarm(AlarmPath::Drill, "drill", "Drill", &update, now.stamp);
+        let write = LedgerWrite { alarms: [(alarm.id.clone(), alarm)].into(), ..Default::default() };
         let incident = update.incident.clone();
-        let (kept, news) = self.store(update, write, held, heard).await;
+        let (kept, news) = self.store(update, write, held, received_at).await;
         (StoredDrill { incident, is_kept: kept != Kept::Nowhere, answered_by }, news)
     }
 
@@ -258,25 +258,25 @@ impl AlarmDelivery {
     }
 
     /// Updates of incidents that have become due, and their ends.
-    pub fn tick(&self) -> RaidNews {
+    pub fn tick(&self) -> IncidentNews {
         let now = self.context.clock.moment();
         let values = self.values.borrow_mut().take_due(now).into_iter().map(|device| (device, true)).collect();
         self.ledger.write_later(LedgerWrite { values, ..Default::default() });
         let changes = self.raids.borrow_mut().tick(now);
         self.ledger.write_repeats(self.facts(changes.iter().map(|change| &change.incident)));
-        RaidNews::of(changes)
+        IncidentNews::of(changes)
     }
 
     /// A user has taken note, and the ledger has it.
-    pub fn acknowledged(&self, incident: &str, user: &UserId, at: Timestamp) -> RaidNews {
+    pub fn acknowledged(&self, incident: &str, user: &UserId, at: Timestamp) -> IncidentNews {
         let change = self.raids.borrow_mut().acknowledge(incident, user, at);
         self.unheard.borrow_mut().remove(incident);
-        RaidNews::of(change.into_iter().collect())
+        IncidentNews::of(change.into_iter().collect())
     }
 
     /// This user is gone.
-    pub fn user_erased(&self, user: &UserId) -> RaidNews {
-        RaidNews::of(self.raids.borrow_mut().forget_user(user))
+    pub fn user_erased(&self, user: &UserId) -> IncidentNews {
+        IncidentNews::of(self.raids.borrow_mut().forget_user(user))
     }
 
     /// A socket has the state of this position.
@@ -300,30 +300,30 @@ impl AlarmDelivery {
     /// Stores an alarm and what it changed.
     async fn store(
         &self,
-        update: RaidUpdate,
+        update: AlarmOutcome,
         mut write: LedgerWrite,
         held: UnsavedGuard,
-        heard: HeardAt,
-    ) -> (Kept, RaidNews) {
+        received_at: ReceivedAt,
+    ) -> (Kept, IncidentNews) {
         self.changed.notify_one();
-        let RaidUpdate { incident, opened, changes, .. } = update;
+        let AlarmOutcome { incident, opened, changes, .. } = update;
         write.extend(self.facts(changes.iter().map(|change| &change.incident)));
         // A repeat that has a row of its own is counted with it: a kill loses neither.
         write.extend(self.facts([&incident]));
         if opened {
             self.unheard.borrow_mut().insert(incident.clone(), None);
         }
-        let alarm = write.arrivals.keys().next().cloned().unwrap_or_default();
+        let alarm = write.alarms.keys().next().cloned().unwrap_or_default();
         if !opened {
             let (server, incident) = (self.server.as_str(), incident.as_str());
             log::debug!(server, incident, alarm = alarm.as_str(); "an alarm joined a raid");
         }
-        let kept = self.ledger.write_alarm(write, heard).await;
-        let line = opened.then(|| IncidentLine::stored(alarm, heard, kept, self.context.clock.now()));
+        let kept = self.ledger.write_alarm(write, received_at).await;
+        let line = opened.then(|| IncidentLine::stored(alarm, received_at, kept, self.context.clock.now()));
         let opened = line.map(|line| (incident, line));
         let undelivered = self.context.journal.unsaved_alarms.hold_undelivered();
         drop(held);
-        (kept, RaidNews { changes, heard: Some(heard), opened, undelivered: Some(undelivered) })
+        (kept, IncidentNews { changes, received_at: Some(received_at), opened, undelivered: Some(undelivered) })
     }
 
     /// These incidents as they are now.
@@ -336,8 +336,15 @@ impl AlarmDelivery {
         LedgerWrite { incidents: facts.collect(), ..Default::default() }
     }
 
-    fn arrival(&self, path: AlarmPath, alarm_id: &str, title: &str, update: &RaidUpdate, now: Timestamp) -> Arrival {
-        Arrival {
+    fn ledger_alarm(
+        &self,
+        path: AlarmPath,
+        alarm_id: &str,
+        title: &str,
+        update: &AlarmOutcome,
+        now: Timestamp,
+    ) -> LedgerAlarm {
+        LedgerAlarm {
             id: self.new_id(now),
             // The ledger knows the owner.
             user: UserId::from(""),

@@ -25,7 +25,7 @@ use crate::{
         unsaved_alarms::UnsavedGuard,
     },
     domain::ids::ServerId,
-    relay::alarms::heard_at::{HeardAt, STORED_WITHIN},
+    relay::alarms::received_at::{ReceivedAt, STORED_WITHIN},
 };
 
 /// Pauses between two attempts to write.
@@ -33,8 +33,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Pause before a journal that took nothing is asked again, while the process ends.
 const JOURNAL_AGAIN: Duration = Duration::from_millis(500);
-/// Arrivals that wait for the database; the journal has them too.
-const ARRIVALS: usize = 10_000;
+/// Alarms that wait for the database; the journal has them too.
+const ALARMS: usize = 10_000;
 
 /// Least time between two writes of how incidents of one server go on, and what a kill may lose of it: a wall of alarms
 /// costs writes by time, not by edge.
@@ -114,11 +114,11 @@ impl Ledger {
 
     /// Submits a write, and waits until it is kept, but not for long.
     pub async fn write(&self, write: LedgerWrite) -> Kept {
-        self.write_alarm(write, HeardAt::now()).await
+        self.write_alarm(write, ReceivedAt::now()).await
     }
 
-    /// [`write`](Self::write) for an alarm that was heard then and may have waited already.
-    pub async fn write_alarm(&self, write: LedgerWrite, heard: HeardAt) -> Kept {
+    /// [`write`](Self::write) for an alarm that was received then and may have waited already.
+    pub async fn write_alarm(&self, write: LedgerWrite, received_at: ReceivedAt) -> Kept {
         if write.is_empty() {
             return Kept::Database;
         }
@@ -129,7 +129,8 @@ impl Ledger {
         let (done, journaled) = oneshot::channel();
         shared.queue.borrow_mut().awaited.insert(number, (write, done));
         // A database that others have waited for in vain is not waited for again.
-        let until = busy_since.map_or(heard.stored_by(), |since| heard.stored_by().min(since + STORED_WITHIN));
+        let until =
+            busy_since.map_or(received_at.stored_by(), |since| received_at.stored_by().min(since + STORED_WITHIN));
         let attempted = select! {
             biased;
             attempted = timeout_at(until, shared.attempted(number)) => attempted.ok().flatten(),
@@ -206,8 +207,8 @@ impl Ledger {
             queue.news.extend(write.clone());
         }
         queue.pending.extend(write);
-        while queue.pending.arrivals.len() > ARRIVALS {
-            queue.pending.arrivals.pop_first();
+        while queue.pending.alarms.len() > ALARMS {
+            queue.pending.alarms.pop_first();
             count_kept_nowhere();
         }
         queue.submitted += 1;
@@ -226,7 +227,7 @@ impl Ledger {
 
 /// The key of the write's alarm in the log; a write of repeats has none.
 fn alarm(write: &LedgerWrite) -> &str {
-    write.arrivals.keys().next().map_or("", String::as_str)
+    write.alarms.keys().next().map_or("", String::as_str)
 }
 
 /// Counts an alarm that is only in memory, or not even there.
@@ -380,7 +381,7 @@ impl Shared {
             // Its ledger is gone with it.
             Err(DbError::NotFound) if self.journal.is_deleted(&self.server) => queue.deleted = true,
             Err(error) => {
-                let (server, alarms) = (self.server.as_str(), write.arrivals.len());
+                let (server, alarms) = (self.server.as_str(), write.alarms.len());
                 match error {
                     // An older database, or another one; or its deletion is not known yet.
                     DbError::NotFound => {

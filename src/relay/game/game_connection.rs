@@ -46,7 +46,7 @@ use crate::{
     relay::{
         alarms::{
             alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
-            heard_at::HeardAt,
+            received_at::ReceivedAt,
         },
         game::link_supervisor::{self, LinkReport},
         market::shop_watcher::ShopWatcher,
@@ -94,7 +94,7 @@ pub struct SetWatchers(pub AllowedUsers);
 /// A push reports an alarm of this server.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct DeliverPushedAlarm(pub PushedAlarm, pub HeardAt);
+pub struct DeliverPushedAlarm(pub PushedAlarm, pub ReceivedAt);
 
 /// A user has taken note of an incident, and the ledger has it.
 #[derive(Message)]

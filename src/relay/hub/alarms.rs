@@ -52,10 +52,10 @@ impl Handler<AcknowledgeRaid> for Hub {
 impl Handler<AlarmPushed> for Hub {
     type Result = ();
 
-    fn handle(&mut self, AlarmPushed { server, alarm, heard }: AlarmPushed, ctx: &mut Self::Context) {
+    fn handle(&mut self, AlarmPushed { server, alarm, received_at }: AlarmPushed, ctx: &mut Self::Context) {
         // If the service stops, it waits in the ledger for the next start.
         if let Some(connection) = self.connection(&server, false, ctx) {
-            connection.do_send(DeliverPushedAlarm(alarm, heard));
+            connection.do_send(DeliverPushedAlarm(alarm, received_at));
         }
     }
 }

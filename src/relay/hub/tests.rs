@@ -345,7 +345,11 @@ fn what_was_asked_before_a_deletion_does_not_start_the_server_again() {
             relay.hub.do_send(ServerRemoved { server: server.clone() });
             relay.outside.release.notify_one();
             assert!(answer.await.unwrap(), "there is no such server");
-            relay.hub.do_send(AlarmPushed { server: server.clone(), alarm: alarm.clone(), heard: HeardAt::now() });
+            relay.hub.do_send(AlarmPushed {
+                server: server.clone(),
+                alarm: alarm.clone(),
+                received_at: ReceivedAt::now(),
+            });
             assert!(relay.status(server.as_str()).await.is_none());
             assert_eq!(relay.hub.send(StartDrill { server }).await.unwrap(), Err(DrillError::UnknownServer));
         }

@@ -373,7 +373,7 @@ impl LiveState {
     }
 
     /// Shows a raid incident as it is now; none: no longer.
-    pub fn show_raid(&mut self, id: &str, incident: Option<&Incident>, changes: &mut Vec<Change>) {
+    pub fn show_incident(&mut self, id: &str, incident: Option<&Incident>, changes: &mut Vec<Change>) {
         self.state.raids.put(Section::Raids, id.into(), incident.cloned(), changes);
     }
 

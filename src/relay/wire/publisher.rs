@@ -146,17 +146,17 @@ impl Publisher {
         }
     }
 
-    /// Delivers a raid alarm to all but these users; `heard_at` is when it was heard, if it was just now. Returns the
+    /// Delivers a raid alarm to all but these users; `received_at` is when it was received, if it was just now. Returns the
     /// sockets that took it so far, and a future of their number once all have or are gone: what still waits in this
     /// process would be lost with it.
     pub fn deliver_alarm(
         &self,
         raid: &Raid,
         acknowledged: &[UserId],
-        heard_at: Option<Instant>,
+        received_at: Option<Instant>,
     ) -> (Arc<DeliveryCount>, impl Future<Output = usize> + use<>) {
         let frame = ServerMessage::Raid { server_id: &self.server, raid }.frame();
-        let taken = DeliveryCount::since(heard_at);
+        let taken = DeliveryCount::since(received_at);
         let alarm = Publication::DeliverAlarm { frame, acknowledged: acknowledged.into(), taken: taken.clone() };
         let send = |known: &Subscriber| known.recipient.send(alarm.clone());
         let answers = join_all(self.subscribers.iter().map(send).collect::<Vec<_>>());

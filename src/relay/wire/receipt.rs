@@ -20,14 +20,14 @@ pub struct DeliveryCount {
     sockets: AtomicUsize,
     first: Notify,
     first_at: OnceLock<Instant>,
-    /// When its alarm was heard, if it was just now.
-    heard_at: Option<Instant>,
+    /// When its alarm was received, if it was just now.
+    received_at: Option<Instant>,
 }
 
 impl DeliveryCount {
     /// None yet; how long each takes is counted from here.
-    pub fn since(heard_at: Option<Instant>) -> Arc<Self> {
-        Arc::new(Self { heard_at, ..Self::default() })
+    pub fn since(received_at: Option<Instant>) -> Arc<Self> {
+        Arc::new(Self { received_at, ..Self::default() })
     }
 
     /// Number of the sockets.
@@ -56,8 +56,8 @@ impl DeliveryCount {
 
     /// A client knows of the alarm now.
     fn note_latency(&self) {
-        if let Some(heard_at) = self.heard_at {
-            metrics::histogram!("companion_raid_latency_seconds").record(heard_at.elapsed());
+        if let Some(received_at) = self.received_at {
+            metrics::histogram!("companion_raid_latency_seconds").record(received_at.elapsed());
         }
     }
 }

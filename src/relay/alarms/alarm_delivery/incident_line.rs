@@ -8,25 +8,25 @@ use tokio::time::Instant;
 
 use crate::{
     domain::{ids::ServerId, incident::AlarmPath, time::Timestamp},
-    relay::alarms::{heard_at::HeardAt, ledger::Kept},
+    relay::alarms::{ledger::Kept, received_at::ReceivedAt},
 };
 
 /// See the module. One of each incident, written when its first message is settled.
 pub(super) struct IncidentLine {
     /// Id of the alarm in the ledger.
     alarm: String,
-    heard: HeardAt,
+    received_at: ReceivedAt,
     received: Timestamp,
     kept: Kept,
-    /// Milliseconds since it was heard.
+    /// Milliseconds since it was received.
     stored: u128,
 }
 
 impl IncidentLine {
     /// The alarm is kept now, or is delivered without.
-    pub(super) fn stored(alarm: String, heard: HeardAt, kept: Kept, now: Timestamp) -> Self {
-        let passed = heard.elapsed();
-        Self { alarm, heard, received: now - passed, kept, stored: passed.as_millis() }
+    pub(super) fn stored(alarm: String, received_at: ReceivedAt, kept: Kept, now: Timestamp) -> Self {
+        let passed = received_at.elapsed();
+        Self { alarm, received_at, received: now - passed, kept, stored: passed.as_millis() }
     }
 
     /// `taken` is when the first of the sockets took it.
@@ -39,7 +39,7 @@ impl IncidentLine {
         taken: Option<Instant>,
         sockets: usize,
     ) {
-        let after = |at: Instant| at.saturating_duration_since(self.heard.at()).as_millis();
+        let after = |at: Instant| at.saturating_duration_since(self.received_at.at()).as_millis();
         let paths: Vec<&str> = paths.iter().map(|path| path.word()).collect();
         log::info!(
             server = server.as_str(),

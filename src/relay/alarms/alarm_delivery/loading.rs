@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use tokio::{select, time::timeout_at};
 
-use super::{AlarmDelivery, PushedAlarm, RaidNews};
+use super::{AlarmDelivery, IncidentNews, PushedAlarm};
 use crate::{
     db::{
         alarms,
@@ -14,9 +14,9 @@ use crate::{
     },
     domain::{
         incident::Raid,
-        raid::{self, LATE, MergedIncident, RaidChange},
+        raid::{self, IncidentChange, LATE, MergedIncident},
     },
-    relay::alarms::heard_at::HeardAt,
+    relay::alarms::received_at::ReceivedAt,
 };
 
 /// Pushes of before that are remembered as taken up.
@@ -32,7 +32,7 @@ struct StoredAlarms {
 impl AlarmDelivery {
     /// Takes up the incidents of the last day from the ledger, and returns the pushes that are in none yet. Tries until
     /// the database answers.
-    pub async fn load(self: Rc<Self>) -> (RaidNews, Vec<PushedAlarm>) {
+    pub async fn load(self: Rc<Self>) -> (IncidentNews, Vec<PushedAlarm>) {
         let (server, clock) = (self.server.clone(), self.context.clock.clone());
         let read = move |db: &mut Db| {
             Ok(StoredAlarms {
@@ -51,11 +51,11 @@ impl AlarmDelivery {
             let (server, incident) = (self.server.as_str(), again.incident.as_str());
             log::info!(server, incident; "raid alarm of before, announced once more");
         }
-        (RaidNews::of(changes), stored.waiting.into_iter().map(PushedAlarm::from).collect())
+        (IncidentNews::of(changes), stored.waiting.into_iter().map(PushedAlarm::from).collect())
     }
 
     /// Takes up these incidents, merges what rang before they were known, and says what has to be shown and sent.
-    fn restore(&self, stored: Vec<StoredIncident>) -> Vec<RaidChange> {
+    fn restore(&self, stored: Vec<StoredIncident>) -> Vec<IncidentChange> {
         let now = self.context.clock.moment();
         let (mut raids, mut unheard) = (self.raids.borrow_mut(), self.unheard.borrow_mut());
         let (mut restored, mut silent, mut write) = (BTreeSet::new(), BTreeSet::new(), LedgerWrite::default());
@@ -84,7 +84,7 @@ impl AlarmDelivery {
             let late = incident.late || now.stamp - incident.last_at > LATE;
             Some(Raid { late, ..Raid::new(id, incident, true) })
         };
-        let changes = restored.into_iter().map(|id| RaidChange { message: repeated(&id), incident: id }).collect();
+        let changes = restored.into_iter().map(|id| IncidentChange { message: repeated(&id), incident: id }).collect();
         unheard.extend(silent.into_iter().map(|id| (id, None)));
         drop((raids, unheard));
         write.extend(self.facts(write.merged.clone().values()));
@@ -93,11 +93,11 @@ impl AlarmDelivery {
     }
 
     /// Waits until the ledger has been read, but not for long: then what is known is merged with the alarm afterwards.
-    pub(super) async fn wait_until_known(&self, heard: HeardAt) {
+    pub(super) async fn wait_until_known(&self, received_at: ReceivedAt) {
         if !self.known.get() {
             // The wait ends either way.
             select! {
-                _ = timeout_at(heard.stored_by(), self.is_known.notified()) => {}
+                _ = timeout_at(received_at.stored_by(), self.is_known.notified()) => {}
                 () = self.context.journal.unsaved_alarms.ending() => {}
             }
         }

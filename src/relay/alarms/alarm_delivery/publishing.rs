@@ -11,12 +11,12 @@ use tokio::{
 use super::{
     AlarmDelivery,
     incident_line::IncidentLine,
-    raid_news::{FollowedNews, RaidNews, SentAlarm},
+    incident_news::{FollowedNews, IncidentNews, SentAlarm},
 };
 use crate::{
     db::incidents::{HeardBy, LedgerWrite},
-    domain::{ids::UserId, raid::RaidChange, time::Moment},
-    relay::{alarms::heard_at::HeardAt, state::live_state::LiveState, wire::publisher::Publisher},
+    domain::{ids::UserId, raid::IncidentChange, time::Moment},
+    relay::{alarms::received_at::ReceivedAt, state::live_state::LiveState, wire::publisher::Publisher},
 };
 
 /// The line of the log about an incident waits this long for more sockets after the first.
@@ -26,19 +26,19 @@ impl AlarmDelivery {
     /// Sends the messages and shows the changes.
     pub fn publish(
         self: &Rc<Self>,
-        news: RaidNews,
+        news: IncidentNews,
         live: &mut LiveState,
         publisher: &mut Publisher,
         now: Moment,
     ) -> FollowedNews {
-        let RaidNews { changes, heard, opened, undelivered } = news;
-        let send = |RaidChange { incident, message }: &RaidChange| {
+        let IncidentNews { changes, received_at, opened, undelivered } = news;
+        let send = |IncidentChange { incident, message }: &IncidentChange| {
             let raid = message.as_ref()?;
             log::debug!(server = self.server.as_str(), incident = incident.as_str(), count = raid.count;
                 "a message of a raid is sent");
             let acknowledged: Vec<UserId> =
                 self.raids.borrow().get(incident).into_iter().flat_map(|known| known.acks.keys().cloned()).collect();
-            let (taken, all) = publisher.deliver_alarm(raid, &acknowledged, heard.map(HeardAt::at));
+            let (taken, all) = publisher.deliver_alarm(raid, &acknowledged, received_at.map(ReceivedAt::at));
             Some(SentAlarm { incident: incident.clone(), at: Instant::now(), taken, all: all.boxed() })
         };
         let sent: Vec<SentAlarm> = changes.iter().filter_map(send).collect();
@@ -63,15 +63,15 @@ impl AlarmDelivery {
     }
 
     /// Shows these incidents as they are now, in one step of the state.
-    fn show(&self, changes: &[RaidChange], live: &mut LiveState, publisher: &mut Publisher, now: Moment) {
+    fn show(&self, changes: &[IncidentChange], live: &mut LiveState, publisher: &mut Publisher, now: Moment) {
         let raids = self.raids.borrow();
         let mut edits = Vec::new();
-        for RaidChange { incident, .. } in changes {
-            live.show_raid(incident, raids.get(incident), &mut edits);
+        for IncidentChange { incident, .. } in changes {
+            live.show_incident(incident, raids.get(incident), &mut edits);
         }
         publisher.advance(edits, now);
         let mut unheard = self.unheard.borrow_mut();
-        for RaidChange { incident, .. } in changes {
+        for IncidentChange { incident, .. } in changes {
             if raids.get(incident).is_none() {
                 unheard.remove(incident);
             } else if let Some(since) = unheard.get_mut(incident) {

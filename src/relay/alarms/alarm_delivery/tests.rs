@@ -182,7 +182,7 @@ impl World {
     /// A push as the inbox stores it.
     fn receive(&self, id: &str, title: &str) -> PushedAlarm {
         let now = self.context.clock.now();
-        let arrival = Arrival {
+        let alarm = LedgerAlarm {
             id: id.into(),
             user: "alice".into(),
             server: Some("one".into()),
@@ -195,13 +195,13 @@ impl World {
             received_at: now,
             sent_at: Some(now),
         };
-        self.context.pool.write_blocking(|db| alarms::receive(db, &arrival)).unwrap();
+        self.context.pool.write_blocking(|db| alarms::receive(db, &alarm)).unwrap();
         PushedAlarm { id: id.into(), title: title.into(), message: String::new(), sent: now }
     }
 }
 
 impl Life {
-    fn publish(&self, news: RaidNews) -> FollowedNews {
+    fn publish(&self, news: IncidentNews) -> FollowedNews {
         let now = self.alarms.context.clock.moment();
         self.alarms.publish(news, &mut self.live.borrow_mut(), &mut self.publisher.borrow_mut(), now)
     }
@@ -217,7 +217,7 @@ impl Life {
     }
 
     async fn pushed_alarm(&self, push: PushedAlarm) {
-        let Some(taken_up) = self.alarms.clone().take_up(push, HeardAt::now()).await else { return };
+        let Some(taken_up) = self.alarms.clone().take_up(push, ReceivedAt::now()).await else { return };
         let named = self.live.borrow().alarms_named(taken_up.title());
         let news = self.alarms.clone().pushed_alarm(taken_up, named).await;
         self.publish(news).all.await;

@@ -94,7 +94,10 @@ async fn an_alarm_that_has_waited_already_is_not_held_up_again() {
     DISK.set(Disk::Frozen);
     tokio::time::pause();
     let began = Instant::now();
-    assert_eq!(world.ledger.write_alarm(incident_write("a", 1), HeardAt(began - STORED_WITHIN)).await, Kept::Journal);
+    assert_eq!(
+        world.ledger.write_alarm(incident_write("a", 1), ReceivedAt(began - STORED_WITHIN)).await,
+        Kept::Journal
+    );
     assert!(began.elapsed() < STORED_WITHIN);
     DISK.set(Disk::Works);
     world.ledger.idle().await;
@@ -106,9 +109,9 @@ async fn the_journal_has_alarms_in_their_order_whichever_has_waited_longer() {
     DISK.set(Disk::Frozen);
     tokio::time::pause();
     let now = Instant::now();
-    let first = world.ledger.write_alarm(incident_write("first", 1), HeardAt(now));
+    let first = world.ledger.write_alarm(incident_write("first", 1), ReceivedAt(now));
     // A push that has waited elsewhere: its time is over before that of the alarm that opened its incident.
-    let second = world.ledger.write_alarm(incident_write("second", 1), HeardAt(now - STORED_WITHIN));
+    let second = world.ledger.write_alarm(incident_write("second", 1), ReceivedAt(now - STORED_WITHIN));
     let (mut first, second) = (pin!(first), pin!(second));
     assert_eq!(futures_util::poll!(first.as_mut()), Poll::Pending);
     assert_eq!(second.await, Kept::Journal);

@@ -5,8 +5,8 @@ use actix::prelude::*;
 use super::{DeliverPushedAlarm, Drill, GameConnection, ShowAcknowledgement, live_feed::LiveFeed};
 use crate::relay::{
     alarms::{
-        alarm_delivery::{DrillOutcome, FollowedNews, PushedAlarm, RaidNews},
-        heard_at::HeardAt,
+        alarm_delivery::{DrillOutcome, FollowedNews, IncidentNews, PushedAlarm},
+        received_at::ReceivedAt,
     },
     game::commands::AcknowledgementsErased,
 };
@@ -15,10 +15,10 @@ impl GameConnection {
     /// Takes up the alarms of before.
     pub(super) fn load_alarms(&mut self, ctx: &mut Context<Self>) {
         ctx.spawn(self.alarms.clone().load().into_actor(self).map(|(news, pushes), connection, ctx| {
-            let heard = HeardAt::now();
+            let received_at = ReceivedAt::now();
             connection.publish_raids(news, ctx);
             for push in pushes {
-                connection.deliver_push(push, heard, ctx);
+                connection.deliver_push(push, received_at, ctx);
             }
         }));
     }
@@ -33,12 +33,16 @@ impl GameConnection {
     }
 
     /// Publishes an alarm once it is stored.
-    pub(super) fn deliver_alarm(&mut self, stored: impl Future<Output = RaidNews> + 'static, ctx: &mut Context<Self>) {
+    pub(super) fn deliver_alarm(
+        &mut self,
+        stored: impl Future<Output = IncidentNews> + 'static,
+        ctx: &mut Context<Self>,
+    ) {
         ctx.spawn(stored.into_actor(self).map(|news, connection, ctx| connection.publish_raids(news, ctx)));
     }
 
-    fn deliver_push(&mut self, push: PushedAlarm, heard: HeardAt, ctx: &mut Context<Self>) {
-        ctx.spawn(self.alarms.clone().take_up(push, heard).into_actor(self).map(|taken_up, connection, ctx| {
+    fn deliver_push(&mut self, push: PushedAlarm, received_at: ReceivedAt, ctx: &mut Context<Self>) {
+        ctx.spawn(self.alarms.clone().take_up(push, received_at).into_actor(self).map(|taken_up, connection, ctx| {
             let Some(taken_up) = taken_up else { return };
             let named = connection.feed.live.alarms_named(taken_up.title());
             connection.deliver_alarm(connection.alarms.clone().pushed_alarm(taken_up, named), ctx);
@@ -46,12 +50,12 @@ impl GameConnection {
     }
 
     /// Publishes these, and records who takes them.
-    fn publish_raids(&mut self, news: RaidNews, ctx: &mut Context<Self>) {
+    fn publish_raids(&mut self, news: IncidentNews, ctx: &mut Context<Self>) {
         let followed = self.publish_followed(news, ctx);
         ctx.spawn(followed.all.into_actor(self).map(|_, _, _| ()));
     }
 
-    fn publish_followed(&mut self, news: RaidNews, ctx: &mut Context<Self>) -> FollowedNews {
+    fn publish_followed(&mut self, news: IncidentNews, ctx: &mut Context<Self>) -> FollowedNews {
         for raid in news.opened() {
             self.announce_alarm(raid, ctx);
         }
@@ -63,8 +67,8 @@ impl GameConnection {
 impl Handler<DeliverPushedAlarm> for GameConnection {
     type Result = ();
 
-    fn handle(&mut self, DeliverPushedAlarm(push, heard): DeliverPushedAlarm, ctx: &mut Self::Context) {
-        self.deliver_push(push, heard, ctx);
+    fn handle(&mut self, DeliverPushedAlarm(push, received_at): DeliverPushedAlarm, ctx: &mut Self::Context) {
+        self.deliver_push(push, received_at, ctx);
     }
 }
 

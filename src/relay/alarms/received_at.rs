@@ -9,9 +9,9 @@ pub const STORED_WITHIN: Duration = Duration::from_millis(500);
 
 /// When an alarm reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeardAt(pub(super) Instant);
+pub struct ReceivedAt(pub(super) Instant);
 
-impl HeardAt {
+impl ReceivedAt {
     /// An alarm reaches us now.
     pub fn now() -> Self {
         Self(Instant::now())

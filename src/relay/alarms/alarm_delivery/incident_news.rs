@@ -8,33 +8,33 @@ use tokio::time::Instant;
 use super::incident_line::IncidentLine;
 use crate::{
     db::unsaved_alarms::UnsavedGuard,
-    domain::{incident::Raid, raid::RaidChange},
-    relay::{alarms::heard_at::HeardAt, wire::receipt::DeliveryCount},
+    domain::{incident::Raid, raid::IncidentChange},
+    relay::{alarms::received_at::ReceivedAt, wire::receipt::DeliveryCount},
 };
 
 /// Changes of incidents to show, as they are when they are published, and the messages to send among them.
 #[must_use = "nothing is shown or sent before AlarmDelivery::publish"]
 #[derive(Default)]
-pub struct RaidNews {
-    pub(super) changes: Vec<RaidChange>,
-    /// When the alarm was heard, if it was just now.
-    pub(super) heard: Option<HeardAt>,
+pub struct IncidentNews {
+    pub(super) changes: Vec<IncidentChange>,
+    /// When the alarm was received, if it was just now.
+    pub(super) received_at: Option<ReceivedAt>,
     /// The incident that this alarm opened, and its line in the log.
     pub(super) opened: Option<(String, IncidentLine)>,
     /// Held until the sockets have taken it.
     pub(super) undelivered: Option<UnsavedGuard>,
 }
 
-impl RaidNews {
-    /// Changes without an alarm that was heard just now.
-    pub(super) fn of(changes: Vec<RaidChange>) -> Self {
+impl IncidentNews {
+    /// Changes without an alarm that was received just now.
+    pub(super) fn of(changes: Vec<IncidentChange>) -> Self {
         Self { changes, ..Self::default() }
     }
 
-    /// The alarms that were heard just now and opened an incident, drills too.
+    /// The alarms that were received just now and opened an incident, drills too.
     pub fn opened(&self) -> impl Iterator<Item = &Raid> {
         let messages = self.changes.iter().filter_map(|change| change.message.as_ref());
-        messages.filter(|raid| self.heard.is_some() && !raid.update && !raid.late)
+        messages.filter(|raid| self.received_at.is_some() && !raid.update && !raid.late)
     }
 }
 
