@@ -43,7 +43,7 @@ use crate::{
     relay::{
         game::{
             link_end::{LinkEnd, is_dead},
-            poll_plan::{Poll, PollPlan},
+            poll_plan::{Poll, PollPlan, silent_after},
         },
         shared::{connect_pacer::ConnectTurn, context::RelayContext},
         state::live_state::GameUpdate,
@@ -169,6 +169,7 @@ struct Supervisor {
 struct Unneeded;
 
 /// Result of a poll that the link survives.
+#[derive(PartialEq, Eq)]
 enum Polled {
     /// Perhaps with a refusal.
     Answered,
@@ -362,17 +363,14 @@ impl Supervisor {
     /// Asks these things together and reports the answers. Silence counts once, however many were asked: a game server
     /// that pauses for a moment is not dead.
     async fn poll_all(&self, paced_link: &PacedLink, polls: &[Poll]) -> Result<Result<(), Unneeded>, LinkEnd> {
-        let polls = try_join_all(polls.iter().map(|poll| self.poll(paced_link, *poll)));
-        let mut silent = true;
+        let asked = try_join_all(polls.iter().map(|poll| self.poll(paced_link, *poll)));
         // In a box, which is freed when they are answered: what waits for the next poll is small.
-        for polled in Box::pin(polls).await? {
-            match polled {
-                Polled::Answered => silent = false,
-                Polled::Silent => {}
-                Polled::Unneeded => return Ok(Err(Unneeded)),
-            }
+        let polled = Box::pin(asked).await?;
+        if polled.contains(&Polled::Unneeded) {
+            return Ok(Err(Unneeded));
         }
-        self.count_silence(silent);
+        let answers = polled.iter().map(|polled| *polled == Polled::Answered);
+        self.silent.set(silent_after(self.silent.get(), polls.iter().copied().zip(answers)));
         match self.silent.get() {
             0..SILENT_ANSWERS => Ok(Ok(())),
             _ => Err(LinkEnd::by(AskError::TimedOut)),

@@ -91,9 +91,35 @@ impl PollPlan {
     }
 }
 
+/// The number of times in a row at which nothing was answered, after these polls were made together: each with true if
+/// it was answered. An answer about the chat ends no silence: the chat is asked for as long as other messages cannot be
+/// read, and such a link is of no use.
+pub fn silent_after(before: u32, polls: impl Iterator<Item = (Poll, bool)> + Clone) -> u32 {
+    if polls.clone().any(|(poll, is_answered)| is_answered && poll != Poll::Chat) {
+        return 0;
+    }
+    let is_silent = polls.clone().any(|(_, is_answered)| !is_answered);
+    before + u32::from(is_silent)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_that_answers_for_the_chat_alone_is_silent() {
+        let (answered, silent) = (true, false);
+        for (before, polls, after) in [
+            (0, &[(Poll::Team, silent), (Poll::Markers, silent)][..], 1),
+            (1, &[(Poll::Team, silent), (Poll::Markers, answered)], 0),
+            (1, &[(Poll::Chat, answered)], 1),
+            (1, &[(Poll::Chat, answered), (Poll::Markers, silent)], 2),
+            (1, &[(Poll::Chat, silent)], 2),
+            (1, &[(Poll::Chat, answered), (Poll::Markers, answered)], 0),
+        ] {
+            assert_eq!(silent_after(before, polls.iter().copied()), after, "{before} {polls:?}");
+        }
+    }
 
     /// Polls within this time, each with its seconds from the start, if answers take none.
     fn polls(plan: &mut PollPlan, start: Instant, until: u64, is_watched: bool) -> Vec<(Poll, u64)> {

@@ -150,6 +150,8 @@ impl GameConnection {
         }
         self.commands.is_resynced = false;
         self.commands.connected_since = None;
+        // The next link has them in its history.
+        self.commands.echoes.clear();
     }
 
     /// True if the link, its team and the commands are known.
@@ -185,8 +187,8 @@ impl GameConnection {
         for begun in self.context.teams.join(&key, link, now) {
             team_speech::begin(&self.context, &begun);
         }
-        self.commands.key = Some(key);
-        self.hear_echoes();
+        let left = self.commands.key.replace(key).filter(|left| self.commands.key.as_ref() != Some(left));
+        self.hear_echoes(left.as_ref());
     }
 
     /// Takes lines of the team's chat: commands among those that were just said, and echoes of our own among all.
@@ -202,7 +204,7 @@ impl GameConnection {
         self.commands.echoes.extend(lines.iter().filter(may_be_echo).map(echo));
         let surplus = self.commands.echoes.len().saturating_sub(UNREAD);
         self.commands.echoes.drain(..surplus);
-        self.hear_echoes();
+        self.hear_echoes(None);
         let live = lines.iter().filter(|line| line.is_live).map(|line| (now, line.clone()));
         self.commands.unread.retain(|(since, _)| now - *since < FRESH);
         self.commands.unread.extend(live);
@@ -210,12 +212,15 @@ impl GameConnection {
         self.hear_unread();
     }
 
-    /// Says to the team which lines have come, once it is known: they may be ours.
-    fn hear_echoes(&mut self) {
-        let Some(key) = &self.commands.key else { return };
+    /// Says to the team which lines have come, once the link is in it: they may be ours. Also to the team that the link has
+    /// left just now: if only its leader has changed, a line of ours waits there.
+    fn hear_echoes(&mut self, left: Option<&TeamKey>) {
+        let Some(key) = self.commands.key.as_ref().filter(|_| self.is_ready()) else { return };
         let now = self.context.clock.moment();
         for (author, text, old) in std::mem::take(&mut self.commands.echoes) {
-            self.context.teams.echo(key, author, &text, old, now);
+            for key in [Some(key), left].into_iter().flatten() {
+                self.context.teams.echo(key, author, &text, old, now);
+            }
         }
     }
 
