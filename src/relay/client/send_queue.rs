@@ -2,7 +2,8 @@
 //!
 //! The [`FrameBudget`] limits how much may go. Raids go first, then events, chat and replies, and patches last, merged
 //! at the moment they are sent; a lane that must wait holds back none below it, as each has its floor. Over budget
-//! nothing is lost but chat: of its lines the oldest that wait are dropped, and their number is reported.
+//! nothing is lost but chat: of its lines the oldest that wait are dropped, and their number is reported. Of the
+//! updates of an incident only the newest waits, so that a wall of flapping alarms fills no queue.
 //!
 //! When more than a handful of raids wait, a patch that shows all of them goes ahead.
 
@@ -125,9 +126,13 @@ impl SendQueue {
     }
 
     /// Puts a message into the queue of its lane, which is not that of the state. Too many waiting end the connection;
-    /// of chat the oldest line is dropped.
+    /// of chat the oldest line is dropped. An update takes the place of the one that waits of the same incident.
     pub fn push(&mut self, lane: Lane, queued: QueuedFrame, now: Millis) -> Result<(), Overflow> {
         let waiting = self.waiting.get_or_insert_default();
+        if let Some(outdated) = waiting.outdated_by(lane, &queued) {
+            *outdated = queued;
+            return Ok(());
+        }
         if lane != Lane::Chat && waiting.undroppable() >= limits::WAITING_MESSAGES {
             return Err(Overflow);
         }
@@ -329,7 +334,7 @@ impl SendQueue {
                 view.snapshot_sent = Some(now);
             }
             self.turn = (index + 1) as u16;
-            return Next::Send(QueuedFrame { frame, receipt, feed: None });
+            return Next::Send(QueuedFrame { receipt, ..frame.into() });
         }
         wait.map_or(Next::Idle, Next::At)
     }
@@ -358,3 +363,5 @@ fn pace(budget: &mut FrameBudget, now: Millis) -> Millis {
 mod lane_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod update_tests;

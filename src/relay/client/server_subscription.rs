@@ -201,7 +201,7 @@ impl ServerSubscription {
     }
 
     fn deliver(&mut self, lane: Lane, about: Sections, frame: SharedFrame, ctx: &mut Context<Self>) {
-        let queued = QueuedFrame { frame, receipt: None, feed: Some(self.subscription.feed.clone()) };
+        let queued = QueuedFrame { feed: Some(self.subscription.feed.clone()), ..frame.into() };
         let mut numbers = Vec::new();
         for socket in with_read_ahead(&self.subscription.watchers.all()) {
             if socket.sees.get().contain_all(about) {
@@ -216,11 +216,13 @@ impl ServerSubscription {
     fn deliver_alarm(
         &self,
         frame: SharedFrame,
+        update_of: Option<Arc<str>>,
         acknowledged: &[UserId],
         on_all_threads: Arc<DeliveryCount>,
     ) -> impl Future<Output = usize> + use<> {
         let (receipt, taken, finished) = Receipt::of_alarm(on_all_threads);
-        let queued = QueuedFrame { frame, receipt: Some(receipt), feed: Some(self.subscription.feed.clone()) };
+        let feed = Some(self.subscription.feed.clone());
+        let queued = QueuedFrame { frame, receipt: Some(receipt), feed, update_of };
         for socket in with_read_ahead(&self.subscription.watchers.all()) {
             if !acknowledged.contains(&socket.user) && socket.sees.get().contains(StateKey::Raids) {
                 socket.push(Lane::Raid, queued.clone());
@@ -303,8 +305,8 @@ impl Handler<Publication> for ServerSubscription {
                 return Response::fut(async move { usize::from(first.await.is_ok()) });
             }
             Publication::Deliver { lane, about, frame } => self.deliver(lane, about, frame, ctx),
-            Publication::DeliverAlarm { frame, acknowledged, taken } => {
-                return Response::fut(self.deliver_alarm(frame, &acknowledged, taken));
+            Publication::DeliverAlarm { frame, update_of, acknowledged, taken } => {
+                return Response::fut(self.deliver_alarm(frame, update_of, &acknowledged, taken));
             }
             Publication::Skipped => {
                 feed.mark_snapshot_wanted();

@@ -56,8 +56,13 @@ pub enum Publication {
     /// An event or a line of chat, for every client that may see all of these keys of the state.
     Deliver { lane: Lane, about: Sections, frame: SharedFrame },
     /// A raid alarm, for every client but those of users who have taken note; answered when the sockets have it or are
-    /// gone. Each socket that has it is counted in `taken` at once.
-    DeliverAlarm { frame: SharedFrame, acknowledged: Arc<[UserId]>, taken: Arc<DeliveryCount> },
+    /// gone. Each socket that has it is counted in `taken` at once. `update_of` is the incident that it updates.
+    DeliverAlarm {
+        frame: SharedFrame,
+        update_of: Option<Arc<str>>,
+        acknowledged: Arc<[UserId]>,
+        taken: Arc<DeliveryCount>,
+    },
     /// Steps were left out because the subscriber was too busy; a snapshot makes up for them.
     Skipped,
     /// The game connection has failed, and another takes its place: find the server again.

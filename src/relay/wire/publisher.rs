@@ -157,7 +157,9 @@ impl Publisher {
     ) -> (Arc<DeliveryCount>, impl Future<Output = usize> + use<>) {
         let frame = ServerMessage::Raid { server_id: &self.server, raid }.frame();
         let taken = DeliveryCount::since(received_at);
-        let alarm = Publication::DeliverAlarm { frame, acknowledged: acknowledged.into(), taken: taken.clone() };
+        let update_of = raid.update.then(|| raid.incident.as_str().into());
+        let (acknowledged, counted) = (acknowledged.into(), taken.clone());
+        let alarm = Publication::DeliverAlarm { frame, update_of, acknowledged, taken: counted };
         let send = |known: &Subscriber| known.recipient.send(alarm.clone());
         let answers = join_all(self.subscribers.iter().map(send).collect::<Vec<_>>());
         // A subscription that has just ended has no sockets left.

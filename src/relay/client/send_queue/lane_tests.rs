@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-fn feed(name: &str) -> Rc<Feed> {
+pub(super) fn feed(name: &str) -> Rc<Feed> {
     Feed::new(name.into(), Clock::adjustable(Timestamp::UNIX_EPOCH), Default::default())
 }
 
@@ -33,7 +33,7 @@ fn text(frame: &str) -> QueuedFrame {
     SharedFrame::from(Bytes::copy_from_slice(frame.as_bytes())).into()
 }
 
-fn line(feed: &Rc<Feed>, frame: &str) -> QueuedFrame {
+pub(super) fn line(feed: &Rc<Feed>, frame: &str) -> QueuedFrame {
     QueuedFrame { feed: Some(feed.clone()), ..text(frame) }
 }
 
@@ -43,7 +43,7 @@ fn snapshot() -> SharedFrame {
 }
 
 /// All that goes out now.
-fn drain(queue: &mut SendQueue, now: Millis) -> Vec<String> {
+pub(super) fn drain(queue: &mut SendQueue, now: Millis) -> Vec<String> {
     let next = || match queue.next(now) {
         Next::Send(QueuedFrame { frame, .. }) => Some(String::from_utf8_lossy(frame.plain()).into_owned()),
         Next::ChatDropped { feed, lines } => Some(format!("{lines} of {:?}", feed.server.as_str())),

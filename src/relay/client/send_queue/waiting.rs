@@ -1,6 +1,6 @@
 //! The messages that wait for one WebSocket, by lane.
 
-use std::{collections::VecDeque, rc::Rc};
+use std::{collections::VecDeque, rc::Rc, sync::Arc};
 
 use crate::{
     domain::ids::ServerId,
@@ -24,6 +24,8 @@ pub struct QueuedFrame {
     pub receipt: Option<Rc<Receipt>>,
     /// The server that it is about, if it is about one: it is not sent after the watch of that server has ended.
     pub feed: Option<Rc<Feed>>,
+    /// The incident, if it is an update of one: a newer update makes up for it while it waits.
+    pub update_of: Option<Arc<str>>,
 }
 
 impl QueuedFrame {
@@ -34,7 +36,7 @@ impl QueuedFrame {
 
 impl From<SharedFrame> for QueuedFrame {
     fn from(frame: SharedFrame) -> Self {
-        Self { frame, receipt: None, feed: None }
+        Self { frame, receipt: None, feed: None, update_of: None }
     }
 }
 
@@ -77,6 +79,13 @@ impl WaitingMessages {
 
     pub(super) fn raids(&self) -> &VecDeque<QueuedFrame> {
         &self.lanes[Lane::Raid as usize]
+    }
+
+    /// The update that waits of the incident that this message updates. Its place is kept: at the end of a long queue
+    /// an update would never be the first.
+    pub(super) fn outdated_by(&mut self, lane: Lane, queued: &QueuedFrame) -> Option<&mut QueuedFrame> {
+        let incident = queued.update_of.as_ref()?;
+        self.lanes[lane as usize].iter_mut().find(|waits| waits.update_of.as_ref() == Some(incident))
     }
 
     /// True while raids of this feed wait.

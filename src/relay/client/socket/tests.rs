@@ -19,7 +19,7 @@ async fn a_frame_is_confirmed_when_the_kernel_has_all_of_it() {
     let (receipt, taken, mut finished) = Receipt::of_alarm(Default::default());
     socket.push(
         Lane::Raid,
-        QueuedFrame { frame: Bytes::from_static(b"abcdef").into(), receipt: Some(receipt), feed: None },
+        QueuedFrame { receipt: Some(receipt), ..SharedFrame::from(Bytes::from_static(b"abcdef")).into() },
     );
     assert_eq!(taken.get(), 0, "two bytes wait");
     assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Empty));
@@ -36,12 +36,12 @@ async fn a_socket_that_closes_confirms_nothing_that_still_waits() {
     let (receipt, taken, mut finished) = Receipt::of_alarm(Default::default());
     socket.push(
         Lane::Raid,
-        QueuedFrame { frame: Bytes::from_static(b"second").into(), receipt: Some(receipt.clone()), feed: None },
+        QueuedFrame { receipt: Some(receipt.clone()), ..SharedFrame::from(Bytes::from_static(b"second")).into() },
     );
     socket.close(Reason::Restarting);
     socket.push(
         Lane::Raid,
-        QueuedFrame { frame: Bytes::from_static(b"third").into(), receipt: Some(receipt), feed: None },
+        QueuedFrame { receipt: Some(receipt), ..SharedFrame::from(Bytes::from_static(b"third")).into() },
     );
     assert!(finished.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Closed));
     assert_eq!(taken.get(), 0);
