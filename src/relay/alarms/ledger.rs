@@ -122,7 +122,7 @@ impl Ledger {
         if write.is_empty() {
             return Kept::Database;
         }
-        let shared = &self.0;
+        let shared = self.0.clone();
         let busy_since = shared.queue.borrow().busy_since;
         let number = self.submit(write.clone());
         let alarm = alarm(&write).to_owned();
@@ -131,25 +131,10 @@ impl Ledger {
         // A database that others have waited for in vain is not waited for again.
         let until =
             busy_since.map_or(received_at.stored_by(), |since| received_at.stored_by().min(since + STORED_WITHIN));
-        let attempted = select! {
-            biased;
-            attempted = timeout_at(until, shared.attempted(number)) => attempted.ok().flatten(),
-            () = shared.journal.unsaved_alarms.ending() => None,
-        };
-        if let Some(kept) = attempted {
-            return kept;
-        }
-        shared.give_to_journal(number);
-        match timeout(STORED_WITHIN, journaled).await {
-            Ok(Ok(true)) => return Kept::Journal,
-            Ok(_) => {}
-            Err(_) => {
-                let server = shared.server.as_str();
-                log::error!(server, alarm = alarm.as_str(); "the journal does not keep an alarm in time");
-            }
-        }
-        count_kept_nowhere();
-        Kept::Nowhere
+        // A task of its own: the journal gets the alarm also when the game connection ends meanwhile.
+        let kept = actix::spawn(shared.kept(number, alarm, until, journaled));
+        // No answer: its thread ends.
+        kept.await.unwrap_or(Kept::Nowhere)
     }
 
     /// Stores how incidents go on, the first time at once and then every second; no one waits for it.
@@ -236,6 +221,35 @@ fn count_kept_nowhere() {
 }
 
 impl Shared {
+    /// Waits until this write is kept: by the database until then, and by the journal for a while after.
+    async fn kept(
+        self: Rc<Self>,
+        number: u64,
+        alarm: String,
+        until: Instant,
+        journaled: oneshot::Receiver<bool>,
+    ) -> Kept {
+        let attempted = select! {
+            biased;
+            attempted = timeout_at(until, self.attempted(number)) => attempted.ok().flatten(),
+            () = self.journal.unsaved_alarms.ending() => None,
+        };
+        if let Some(kept) = attempted {
+            return kept;
+        }
+        self.give_to_journal(number);
+        match timeout(STORED_WITHIN, journaled).await {
+            Ok(Ok(true)) => return Kept::Journal,
+            Ok(_) => {}
+            Err(_) => {
+                let server = self.server.as_str();
+                log::error!(server, alarm = alarm.as_str(); "the journal does not keep an alarm in time");
+            }
+        }
+        count_kept_nowhere();
+        Kept::Nowhere
+    }
+
     /// Resolves when an attempt to store this write has ended; none if it failed.
     async fn attempted(&self, number: u64) -> Option<Kept> {
         loop {

@@ -232,6 +232,26 @@ async fn alarms_of_a_server_that_the_database_does_not_know_are_kept_until_it_do
 }
 
 #[actix::test]
+async fn the_journal_keeps_an_alarm_whose_caller_has_given_up_and_after_which_none_comes() {
+    let world = World::new();
+    DISK.set(Disk::Frozen);
+    tokio::time::pause();
+    // Its game connection ends before half a second has passed.
+    assert_eq!(world.ledger.write(incident_write("a", 1)).now_or_never(), None);
+    sleep(2 * STORED_WITHIN).await;
+    assert!(world.journal() > 0);
+
+    // A kill now.
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
+    journal::replay(copy.path(), &world.pool, &Default::default()).unwrap();
+    assert_eq!(world.stored().len(), 1);
+    DISK.set(Disk::Works);
+    world.ledger.idle().await;
+    assert_eq!(world.journal(), 0);
+}
+
+#[actix::test]
 async fn an_alarm_whose_caller_has_given_up_is_kept_before_the_process_ends() {
     let world = World::new();
     let unsaved_alarms = world.ledger.0.journal.unsaved_alarms.clone();
