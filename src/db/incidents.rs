@@ -4,6 +4,8 @@
 //! (`delivered_later`); a user's acknowledgement makes it `acknowledged`; unheard for a day it has `expired`. No other
 //! state is an end.
 
+mod known_incident;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use diesel::{
@@ -12,6 +14,7 @@ use diesel::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::known_incident::KnownIncident;
 use crate::{
     db::{
         PURGE_BATCH,
@@ -195,6 +198,8 @@ fn take_note(db: &mut Db, incident: &str, user: &str, at: Timestamp) -> Result<(
 }
 
 fn put(db: &mut Db, server: &ServerId, id: &str, incident: &Incident, title: Option<&str>) -> Result<(), DbError> {
+    let known = KnownIncident::find(db, id)?;
+    let title = known.as_ref().map_or(title, |known| known.title(incident, title));
     let paths: Vec<&str> = incident.paths.iter().map(|path| path.word()).collect();
     let news = (
         incidents::alarm_id.eq(&incident.alarm_id),
@@ -217,16 +222,7 @@ fn put(db: &mut Db, server: &ServerId, id: &str, incident: &Incident, title: Opt
         incidents::state.eq(UNHEARD),
         incidents::sockets.eq(0),
     );
-    let known =
-        incidents::table.find(id).select((incidents::count, incidents::paths, incidents::ended_at.is_not_null()));
-    let known: Option<(i64, String, bool)> = known.first(db).optional()?;
-    // Triggers and paths are only added, and an end stays until the next trigger: a write with less is an older one.
-    let is_older = |count: i64, known: &str, ended: bool| {
-        count > i64::from(incident.count)
-            || known.split_terminator(',').count() > paths.len()
-            || (ended && incident.ended_at.is_none())
-    };
-    match known {
+    match &known {
         // A write of before the merge comes again after a crash.
         None if merged_into(db, id)?.is_some() => 0,
         None => {
@@ -234,7 +230,7 @@ fn put(db: &mut Db, server: &ServerId, id: &str, incident: &Incident, title: Opt
             new_notices::open(db, server, id, incident.first_at)?;
             1
         }
-        Some((count, paths, ended)) if is_older(count, &paths, ended) => 0,
+        Some(known) if known.is_newer_than(incident) => 0,
         Some(_) => diesel::update(incidents::table.find(id)).set(news).execute(db)?,
     };
     Ok(())

@@ -84,6 +84,32 @@ fn an_incident_is_stored_as_it_is_and_never_goes_back() {
 }
 
 #[test]
+fn an_older_write_with_as_many_triggers_brings_no_other_title_and_no_push_in_a_devices_place() {
+    let titled = |incident: Incident, title: Option<&str>| LedgerWrite {
+        incidents: [("a".to_owned(), (incident, title.map(str::to_owned)))].into(),
+        ..Default::default()
+    };
+    on_each_server(|pool| {
+        let title = || all(pool)[0].title.clone();
+        // The last is the device's own name.
+        let titles = [None, Some("Came at the same time"), Some("Roof")];
+        for (newest, known) in titles.into_iter().enumerate() {
+            store(pool, &titled(incident(1), known));
+            for older in &titles[..=newest] {
+                store(pool, &titled(incident(1), *older));
+                assert_eq!(title().as_deref(), known, "after {older:?}");
+            }
+        }
+        let by_push = Incident { alarm_id: "push:Title".into(), alarm_name: "Title".into(), ..incident(1) };
+        store(pool, &titled(by_push, Some("Title")));
+        assert_eq!((&all(pool)[0].incident, title().as_deref()), (&incident(1), Some("Roof")));
+        // One more trigger: it is the newer one, whatever it says.
+        store(pool, &titled(incident(2), Some("Gate")));
+        assert_eq!(title().as_deref(), Some("Gate"));
+    });
+}
+
+#[test]
 fn who_heard_first_is_kept_and_an_acknowledgement_counts_more() {
     on_each_server(|pool| {
         let heard = |sockets, seconds| LedgerWrite {
