@@ -1,17 +1,18 @@
-//! Refusals that an operator wants to know of: each is counted, and of each kind few lines a second are in the log, so that
-//! refusals do not fill the disk.
+//! Refusals that an operator wants to know of: each is counted, and of each kind few lines are in the log and then one a
+//! minute, so that refusals do not fill the disk.
 
 use std::{
     collections::HashMap,
+    mem::take,
     net::IpAddr,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use metrics::counter;
 
-use crate::domain::{client_address::network, time::Moment};
+use crate::domain::client_address::network;
 
-/// Lines of one kind in a second.
+/// Lines of one kind until a minute has passed in which none of it is left out.
 const LINES: u32 = 5;
 const COUNTER: &str = "companion_refusals_total";
 /// The class where a refusal is not one of a limit.
@@ -33,19 +34,54 @@ pub struct NotedRefusal<'a> {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct RefusalLog(Mutex<HashMap<(&'static str, &'static str), Lines>>);
+pub struct RefusalLog(Mutex<HashMap<RefusalKind, Lines>>);
+
+/// The code of the problem, and the class of the limit.
+type RefusalKind = (&'static str, &'static str);
+
+/// Refusals of one kind that had no line of their own.
+#[derive(Debug, PartialEq, Eq)]
+struct LeftOut {
+    kind: RefusalKind,
+    refusals: u64,
+    /// The client of the last.
+    last: IpAddr,
+}
 
 impl RefusalLog {
-    /// Counts a refusal, and logs it unless there are too many lines of its kind. Whether it did.
-    pub fn note(&self, refusal: &NotedRefusal<'_>, now: Moment) -> bool {
+    /// Counts a refusal, and logs it unless there were too many lines of its kind; true if it did.
+    /// [`log_left_out`](Self::log_left_out) logs how many followed.
+    pub fn note(&self, refusal: &NotedRefusal<'_>) -> bool {
         let NotedRefusal { code, limit, from, method, route } = *refusal;
         let limit = limit.unwrap_or(NO_LIMIT);
         count(code, limit);
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(left_out) = lines.entry((code, limit)).or_default().take(now) else { return false };
-        drop(lines);
-        log::warn!(code, limit, network:% = network(from), method, route, left_out; "refused");
-        true
+        let has_line = self.lines().entry((code, limit)).or_default().take(from);
+        if has_line {
+            log::warn!(code, limit, network:% = network(from), method, route; "refused");
+        }
+        has_line
+    }
+
+    /// One line about all refusals of each kind that have none. Called once a minute.
+    pub fn log_left_out(&self) {
+        for LeftOut { kind: (code, limit), refusals, last } in self.take_left_out() {
+            log::warn!(code, limit, left_out = refusals, last_from:% = network(last); "requests refused");
+        }
+    }
+
+    /// A kind of which none was left out since the last time has its lines again.
+    fn take_left_out(&self) -> Vec<LeftOut> {
+        let mut left_out = Vec::new();
+        self.lines().retain(|kind, lines| {
+            let last = lines.last_left_out.take();
+            left_out.extend(last.map(|last| LeftOut { kind: *kind, refusals: take(&mut lines.left_out), last }));
+            last.is_some()
+        });
+        left_out
+    }
+
+    fn lines(&self) -> MutexGuard<'_, HashMap<RefusalKind, Lines>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,7 +132,7 @@ impl RefusedConnections {
 
     /// The line about all since the last one, if there were any.
     fn rest(&mut self) -> Option<Self> {
-        let rest = std::mem::take(self);
+        let rest = take(self);
         self.logged = rest.last.is_some();
         self.logged.then_some(rest)
     }
@@ -130,45 +166,64 @@ pub fn describe(
 /// The lines of one kind.
 #[derive(Debug, Default)]
 struct Lines {
-    /// The second of the lines, by the steady clock.
-    second: i64,
     written: u32,
     left_out: u64,
+    /// The client of the last that was left out.
+    last_left_out: Option<IpAddr>,
 }
 
 impl Lines {
-    /// Counts one more. `None`: it is left out; otherwise how many were since the last that was not.
-    fn take(&mut self, now: Moment) -> Option<u64> {
-        let second = now.steady().num_seconds();
-        if second != self.second {
-            (self.second, self.written) = (second, 0);
-        }
-        if self.written == LINES {
+    /// Counts one more; true if it has a line.
+    fn take(&mut self, from: IpAddr) -> bool {
+        let has_line = self.written < LINES;
+        if has_line {
+            self.written += 1;
+        } else {
             self.left_out += 1;
-            return None;
+            self.last_left_out = Some(from);
         }
-        self.written += 1;
-        Some(std::mem::take(&mut self.left_out))
+        has_line
     }
 }
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
-    use crate::domain::time::Timestamp;
 
-    fn at(seconds: i64) -> Moment {
-        Timestamp::from_timestamp(1_800_000_000 + seconds, 0).unwrap().into()
+    /// Refuses this number of requests of a kind; returns the number of lines about them.
+    fn refuse(log: &RefusalLog, code: &'static str, requests: u32) -> u32 {
+        let refusal = |number: u32| {
+            let from = [192, 0, 2, (number % 100) as u8].into();
+            NotedRefusal { code, limit: None, from, method: "GET", route: "/me" }
+        };
+        (1..=requests).map(|number| u32::from(log.note(&refusal(number)))).sum()
+    }
+
+    fn left_out(code: &'static str, refusals: u64, last: u8) -> LeftOut {
+        LeftOut { kind: (code, NO_LIMIT), refusals, last: [192, 0, 2, last].into() }
     }
 
     #[test]
-    fn few_lines_of_a_kind_are_written_in_a_second_and_the_next_says_how_many_were_not() {
-        let mut lines = Lines::default();
-        let written: Vec<_> = (0..65_000).filter_map(|number| lines.take(at(number / 10_000))).collect();
-        assert_eq!(written.len(), 7 * LINES as usize);
-        assert_eq!(written.iter().sum::<u64>() + lines.left_out, 65_000 - written.len() as u64);
-        assert_eq!(written[LINES as usize], 10_000 - u64::from(LINES));
+    fn a_kind_has_few_lines_and_then_one_a_minute_with_the_number_of_the_others() {
+        let log = RefusalLog::default();
+        assert_eq!(refuse(&log, "one", 7_250), LINES);
+        assert_eq!(log.take_left_out(), [left_out("one", 7_245, 50)]);
+        for _ in 0..3 {
+            assert_eq!(refuse(&log, "one", 42), 0, "the attack goes on");
+            assert_eq!(log.take_left_out(), [left_out("one", 42, 42)]);
+        }
+        assert!(log.take_left_out().is_empty(), "it has stopped");
+        assert_eq!(refuse(&log, "one", 3), 3, "after a minute without one");
+        assert!(log.take_left_out().is_empty());
+    }
+
+    #[test]
+    fn one_kind_takes_no_lines_from_another() {
+        let log = RefusalLog::default();
+        assert_eq!((refuse(&log, "one", LINES + 1), refuse(&log, "two", LINES + 2)), (LINES, LINES));
+        let mut rest = log.take_left_out();
+        rest.sort_by_key(|left_out| left_out.kind);
+        assert_eq!(rest, [left_out("one", 1, 6), left_out("two", 2, 7)]);
     }
 
     #[test]
@@ -184,14 +239,5 @@ mod tests {
         assert_eq!(refused.rest().map(|line| line.service_full), Some(1));
         assert!(refused.rest().is_none());
         assert_eq!(refuse(&mut refused), Some(1), "after a minute without one");
-    }
-
-    #[test]
-    fn one_kind_takes_no_lines_from_another() {
-        let refusals = RefusalLog::default();
-        let refusal =
-            |code| NotedRefusal { code, limit: None, from: [192, 0, 2, 1].into(), method: "GET", route: "/me" };
-        let logged = |code| (0..LINES + 1).filter(|_| refusals.note(&refusal(code), at(0))).count();
-        assert_eq!((logged("one"), logged("two")), (LINES as usize, LINES as usize));
     }
 }

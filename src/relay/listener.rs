@@ -337,7 +337,7 @@ fn note(refused: Refused, request: &HttpRequest, context: &ListenerContext) {
         let from = context.connections.client(peer.ip(), request.headers());
         let code = refused.words().0.code;
         let refusal = NotedRefusal { code, limit: None, from, method: "GET", route: "/v1" };
-        context.refusals.note(&refusal, context.clock.moment());
+        context.refusals.note(&refusal);
     }
 }
 

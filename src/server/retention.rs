@@ -193,6 +193,7 @@ pub async fn sweep(context: web::Data<ApiContext>) {
         ticks.tick().await;
         let now = context.clock.now();
         refusals::log_connections();
+        context.limits.refusals.log_left_out();
         context.limits.rate_limits.forget_idle(context.clock.moment());
         context.caches.images.sweep(&context.pool, now).await;
         context.caches.activity.store(&context.pool, &context.clock).await;

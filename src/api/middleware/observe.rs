@@ -220,7 +220,7 @@ fn note(error: &ApiError, req: &HttpRequest) -> bool {
         method: req.method().as_str(),
         route: route.as_deref().unwrap_or("none"),
     };
-    context.limits.refusals.note(&refusal, context.clock.moment())
+    context.limits.refusals.note(&refusal)
 }
 
 /// The problem for a person, with the way back.
