@@ -29,7 +29,7 @@ use crate::{
     world::{self, PAIRED, World, world},
 };
 
-/// What is known to be broken: the invariant, a seed that breaks it, and why.
+/// Known faults: the invariant, the seed that breaks it, and why.
 pub const KNOWN: [(&str, u64, &str); 0] = [];
 
 /// Data frames in any ten seconds on one socket.

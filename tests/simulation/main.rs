@@ -158,8 +158,9 @@ fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, S
     (hash, verdict)
 }
 
-fn is_known(invariant: &str) -> bool {
-    judge::KNOWN.iter().any(|(known, ..)| *known == invariant)
+/// True if this seed is known to break it.
+fn is_known(invariant: &str, seed: u64) -> bool {
+    judge::KNOWN.iter().any(|(known, by, _)| *known == invariant && *by == seed)
 }
 
 /// What a child reports.
@@ -243,23 +244,32 @@ fn seeds(range: Range<u64>) -> bool {
             }
         }
     });
+    let mut to_minimize = None;
     for (invariant, seeds) in &failed {
-        let known = if is_known(invariant) { "known: " } else { "" };
-        println!("{known}{invariant}: {} of {total} seeds, first {:?}", seeds.len(), &seeds[..seeds.len().min(8)]);
+        let (known, unknown): (Vec<u64>, Vec<u64>) = seeds.iter().copied().partition(|seed| is_known(invariant, *seed));
+        to_minimize = to_minimize.or(unknown.first().copied());
+        for (word, seeds) in [("known: ", known), ("", unknown)] {
+            if !seeds.is_empty() {
+                println!(
+                    "{word}{invariant}: {} of {total} seeds, first {:?}",
+                    seeds.len(),
+                    &seeds[..seeds.len().min(8)]
+                );
+            }
+        }
     }
-    let unknown: Vec<_> = failed.iter().filter(|(invariant, _)| !is_known(invariant)).collect();
-    for (_, seeds) in unknown.iter().take(1) {
-        minimize(seeds[0]);
+    if let Some(seed) = to_minimize {
+        minimize(seed);
     }
     println!("{total} seeds in {:.1} s", began.elapsed().as_secs_f64());
-    unknown.is_empty()
+    to_minimize.is_none()
 }
 
 /// Prints the shortest script that breaks what this seed breaks first.
 fn minimize(seed: u64) {
     let script = script::script(seed);
     let first = |keep: &[usize]| match finish(child(seed, Some(keep))) {
-        Ok(report) => report.broken.into_iter().map(|(name, _)| name).find(|name| !is_known(name)),
+        Ok(report) => report.broken.into_iter().map(|(name, _)| name).find(|name| !is_known(name, seed)),
         Err(error) => Some(error.chars().take(30).collect()),
     };
     let all: Vec<usize> = (0..script.len()).collect();
