@@ -41,7 +41,7 @@ const HANGS: Duration = Duration::from_secs(9);
 #[derive(Default)]
 struct Seen {
     attempts: HashMap<String, usize>,
-    /// Commands that were answered with success.
+    /// Those that were answered with success.
     taken: HashSet<String>,
     hung: bool,
 }
@@ -172,8 +172,8 @@ pub fn judge(pool: &Pool, user: &UserId, receiver: &Receiver, incidents: &[Strin
         if state == "failed" {
             broken.push(format!("{label} failed, and the receiver takes every second attempt"));
         }
-        if state == "accepted" && !receiver.seen.lock().unwrap().attempts.contains_key(id) {
-            broken.push(format!("{label} is accepted, and the receiver never saw it"));
+        if state == "accepted" && !receiver.seen.lock().unwrap().taken.contains(id) {
+            broken.push(format!("{label} is accepted, and the receiver never took it"));
         }
         of_incident.entry(incident).or_default().insert(&names[channel]);
     }

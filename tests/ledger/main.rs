@@ -22,6 +22,8 @@ use trial::Trial;
 
 const NAME: &str = "ledger_under_fire";
 const ALARMS: usize = 150;
+/// Alarms that go off at once in the end.
+const WALL: usize = 500;
 const SEED: u64 = 20_261_121;
 /// Longest wait for anything; only a run that fails waits this long.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -80,6 +82,7 @@ async fn run(options: &Options) -> Vec<String> {
         trial.act(most).await;
     }
     trial.kill().await;
+    trial.wall(WALL).await;
     trial.settle().await;
     let took = began.elapsed();
 

@@ -24,7 +24,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
-    time::{interval, timeout},
+    time::{interval, sleep, timeout},
 };
 
 use crate::{
@@ -349,6 +349,23 @@ impl Trial {
         } else {
             self.shown_as(alarm, false).await;
         }
+    }
+
+    /// A wall of alarms goes off, the second half while the database is frozen; and a kill comes while those wait for it,
+    /// or when the journal has them. Each half is as much as the push service may hold.
+    pub async fn wall(&mut self, alarms: usize) {
+        assert!(alarms / 2 < WAITING);
+        self.drained(0).await;
+        (0..alarms / 2).for_each(|number| self.push_titled(format!("wall {number}")));
+        self.drained(0).await;
+        let lock = self.installation.lock_database();
+        self.freezes += 1;
+        (alarms / 2..alarms).for_each(|number| self.push_titled(format!("wall {number}")));
+        sleep(Duration::from_millis(self.random.below(2_000) as u64)).await;
+        self.end_life().await;
+        self.unsure.clear();
+        drop(lock);
+        self.begin_life();
     }
 
     /// Cuts the push session or the link, in one of many ways.
