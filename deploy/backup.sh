@@ -60,18 +60,22 @@ take() {
       companion restore --verify "$file"
       ;;
   esac
-  companion store-backup "$file" --keep "$keep"
   find "$dir" -maxdepth 1 -name 'companion-*.tar' | sort -r | tail -n +$((keep + 1)) | xargs -r rm -f
+  # In the loop, a bucket that does not take it is asked again until the next one is due.
+  until companion store-backup "$file" --keep "$keep"; do
+    [ $((SECONDS + 300)) -lt "${BACKUP_STORE_WITHIN:-0}" ]
+    sleep 300
+  done
 }
 
 mkdir -p "$dir"
-# What an earlier run left that was cut off.
-rm -rf "$dir"/.stage-* "$dir"/.check-* "$dir"/companion-*.tar.new
-if [ -z "${BACKUP_EVERY:-}" ]; then
-  take
-else
-  # A failed one is tried again sooner; the age of the last one is in the metrics.
+if [ -n "${BACKUP_EVERY:-}" ]; then
+  # Each one in a process of its own: in a condition, bash would go on after a step that fails. A failed one is tried again
+  # sooner; the age of the last one is in the metrics.
   while true; do
-    if (take); then sleep "$BACKUP_EVERY"; else sleep 300; fi
+    if BACKUP_STORE_WITHIN=$BACKUP_EVERY BACKUP_EVERY='' bash "$0"; then sleep "$BACKUP_EVERY"; else sleep 300; fi
   done
 fi
+# What an earlier run left that was cut off.
+rm -rf "$dir"/.stage-* "$dir"/.check-* "$dir"/companion-*.tar.new
+take

@@ -444,6 +444,56 @@ async fn the_script_takes_verifies_and_rotates_backups_of_sqlite() {
     assert_eq!((self::kept(into.path()), last_backup(&app).await), (before, noted));
 }
 
+/// A program that notes how it is called. The call `$FAILING` fails, and so does each pause, which ends the loop.
+const STUB: &str = "#!/bin/sh\ncall=\"${0##*/} $1\"\necho \"$call\" >>\"$CALLS\"\n\
+                    [ \"${call%% *}\" != sleep ] && [ \"$call\" != \"$FAILING\" ]\n";
+
+/// The calls of one round of `deploy/backup.sh` with `BACKUP_EVERY`, of which this one fails.
+fn calls_of_a_round(programs: &Path, url: &str, into: &Path, (failing, every): (&str, &str)) -> Vec<String> {
+    let calls = programs.join("calls");
+    let _ = fs::remove_file(&calls);
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/backup.sh"));
+    command.env_clear().env("PATH", path).env("DATA_DIR", programs).env("DATABASE_URL", url);
+    command.env("BACKUP_DIR", into).env("BACKUP_KEEP", "2").env("BACKUP_EVERY", every);
+    command.env("CALLS", &calls).env("FAILING", failing).output().unwrap();
+    fs::read_to_string(&calls).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_backup_of_the_loop_that_fails_at_any_step_keeps_the_older_ones_and_is_tried_again_soon() {
+    if !["tar", "sha256sum"].into_iter().all(is_installed) {
+        return;
+    }
+    let (programs, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    for program in ["pg_dump", "pg_restore", "sha256sum", "companion", "sleep"] {
+        let stub = programs.path().join(program);
+        fs::write(&stub, STUB).unwrap();
+        fs::set_permissions(stub, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let archives = || -> Vec<String> { kept(into.path()).into_iter().filter(|name| name.ends_with(".tar")).collect() };
+    let old = ["companion-2026-01-01T000000Z.tar", "companion-2026-01-02T000000Z.tar"];
+    old.iter().for_each(|name| fs::write(into.path().join(name), "old").unwrap());
+    let of_sqlite = ["companion backup", "companion restore"];
+    let of_postgres = ["pg_dump --format=custom", "pg_restore --file=/dev/null", "sha256sum --check"];
+    for (url, steps) in
+        [("sqlite:/data/companion.db", &of_sqlite[..]), ("postgres://u:p@db/companion", &of_postgres[..])]
+    {
+        let round = |of: (&str, &str)| calls_of_a_round(programs.path(), url, into.path(), of);
+        for (number, failing) in steps.iter().copied().enumerate() {
+            assert_eq!(round((failing, "1")), [&steps[..=number], &["sleep 300"]].concat(), "{url}: {failing}");
+            assert_eq!(archives(), old, "{url}: {failing}");
+        }
+        let store = "companion store-backup";
+        assert_eq!(round((store, "1")), [steps, &[store, "sleep 300"]].concat(), "{url}");
+        let asked_again = [steps, &[store, "sleep 300", "sleep 300"]].concat();
+        assert_eq!(round((store, "86400")), asked_again, "{url}: with a pause of its own before that of the loop");
+        assert_eq!(round(("none", "1")), [steps, &[store, "sleep 1"]].concat(), "{url}");
+    }
+    let found = archives();
+    assert!(found.len() == 2 && found[1].as_str() > old[1], "the newest ones stay: {found:?}");
+}
+
 #[actix_web::test]
 async fn the_script_takes_a_dump_of_postgres_that_is_restored_without_who_erased_themselves_since() {
     if !["pg_dump", "pg_restore", "psql", "tar", "sha256sum"].into_iter().all(is_installed) {
