@@ -1,5 +1,6 @@
 //! The only wiring: opens everything once, binds, runs, and stops in order.
 
+mod attempts;
 mod foundation;
 mod listeners;
 mod memory;

@@ -9,12 +9,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::Instant;
 
-use super::{listeners::Listeners, start_error::StartError, waiting::WaitingService};
+use super::{
+    attempts::{on_a_thread, until_answered},
+    listeners::Listeners,
+    start_error::StartError,
+    waiting::WaitingService,
+};
 use crate::{
     clock::Clock,
     config::{self, Config, Database, Environment, LockedFile},
@@ -25,7 +27,7 @@ use crate::{
             self,
             database_file::TakenFile,
             error::DbError,
-            lock_holder::LockHold,
+            lock_holder::{LockHold, LockHolder},
             pool::Pool,
             schema_steps,
             serving_lock::{LockState, ServingLock},
@@ -34,17 +36,12 @@ use crate::{
         journal::{self, Journal, JournalError},
         last_run,
     },
-    domain::backoff::Backoff,
     rotation,
     vault::Vault,
 };
 
-/// Longest pause between two attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// Time between two lines of the log about the same reason to wait.
-const SAID_EVERY: Duration = Duration::from_secs(60);
-/// An attempt that takes longer is reported. It goes on: a migration may take its time.
-const REPORTED_AFTER: Duration = Duration::from_secs(5);
+/// Time between two looks of a standby at what it would take over.
+const STANDBY_LOOKS_EVERY: Duration = Duration::from_secs(60);
 /// Pause between two looks of a caller that waits for the lock, and how many there are: 10 s.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOKS: usize = 200;
@@ -116,18 +113,16 @@ impl OpenDatabase {
         };
         let mut lock = attempt.clone().ask_until_answered(&random, &mut waits).await?;
         if let Some(lock) = &mut lock {
-            let mut last = None;
+            let (mut last, mut looked) = (None, None);
             loop {
                 let reason = match lock.state() {
                     LockState::Ours { .. } => break,
-                    LockState::HeldBy(holder) => format!("waits for {holder}"),
+                    LockState::HeldBy(holder) => {
+                        attempt.look_at_other(&holder, &mut looked, &mut waits).await?;
+                        format!("waits for {holder}")
+                    }
                     LockState::Unknown(error) => format!("waits for its database: {error}"),
                 };
-                if last.is_none() {
-                    // A standby that could not take over is found now.
-                    let attempt = attempt.clone();
-                    on_a_thread(move || attempt.check_key_of_other(), &mut waits).await?;
-                }
                 if last.as_ref() != Some(&reason) {
                     log::info!("the service {reason}");
                     waits(reason.clone())?;
@@ -298,15 +293,35 @@ impl Attempt {
         Ok(())
     }
 
-    /// [`check_key`](Self::check_key) of a database from which another process serves. Blocks.
-    fn check_key_of_other(&self) -> Result<(), StartError> {
+    /// Finds that this process could not take over while another one serves: when another one does, and now and then, as
+    /// the schema may be brought up to date after that.
+    async fn look_at_other(
+        &self,
+        holder: &LockHolder,
+        looked: &mut Option<(LockHolder, Instant)>,
+        waits: impl FnMut(String) -> Result<(), StartError>,
+    ) -> Result<(), StartError> {
+        let is_known = looked.as_ref().is_some_and(|(known, _)| known == holder);
+        if is_known && looked.as_ref().is_some_and(|(_, at)| at.elapsed() < STANDBY_LOOKS_EVERY) {
+            return Ok(());
+        }
+        let attempt = self.clone();
+        let unknown = on_a_thread(move || attempt.check_takeover(), waits).await?;
+        *looked = Some((holder.clone(), Instant::now()));
+        if let (Some(error), false) = (unknown, is_known) {
+            log::info!("it is not known yet whether the keys open what is stored: {error}");
+        }
+        Ok(())
+    }
+
+    /// Fails if this process could not take over from the one that serves, or gives the reason for which that is not known.
+    /// Blocks.
+    fn check_takeover(&self) -> Result<Option<DbError>, StartError> {
         match schema_steps::open_existing(&self.database) {
-            Ok(pool) => self.check_key(&pool),
+            Ok(pool) => self.check_key(&pool).map(|()| None),
+            Err(error @ DbError::NewerSchema(_)) => Err(error.into()),
             // With a newer program, the schema is older until it takes over.
-            Err(error) => {
-                log::info!("it is not known yet whether the keys open what is stored: {error}");
-                Ok(())
-            }
+            Err(error) => Ok(Some(error)),
         }
     }
 
@@ -342,75 +357,17 @@ pub fn refuse_lost(database: &Database, data_dir: &Path) -> Result<(), StartErro
     Err(StartError::DatabaseLost { path: absolute(path), data_dir: absolute(data_dir) })
 }
 
-/// Tries again while what fails passes, and reports what it waits for.
-async fn until_answered<T: Send + 'static>(
-    random: &Random,
-    attempt: impl Fn() -> Result<T, StartError> + Clone + Send + 'static,
-    mut waits: impl FnMut(String) -> Result<(), StartError>,
-) -> Result<T, StartError> {
-    let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_PAUSE);
-    let mut last_line: Option<(Instant, String)> = None;
-    loop {
-        let error = match on_a_thread(attempt.clone(), &mut waits).await {
-            Err(error) if passes(&error) => error,
-            ended => return ended,
-        };
-        let pause = backoff.after(Duration::ZERO, Duration::ZERO, random.byte());
-        let text = engine::with_advice(&error);
-        // The same words once a minute.
-        let is_known = |(at, known): &(Instant, String)| at.elapsed() < SAID_EVERY && *known == text;
-        if !last_line.as_ref().is_some_and(is_known) {
-            log::warn!("the service waits for its database, and asks it again until it answers: {text}");
-            last_line = Some((Instant::now(), text));
-        }
-        waits(match error {
-            StartError::EndsStill(_) => "waits for another process to end".to_owned(),
-            // Its words may name hosts and users.
-            _ => "waits for its database, which does not answer well; see the log".to_owned(),
-        })?;
-        sleep(pause).await;
-    }
-}
-
-#[allow(clippy::disallowed_methods, reason = "nothing runs yet whose thread it could be, and it may hang")]
-async fn on_a_thread<T: Send + 'static>(
-    attempt: impl FnOnce() -> Result<T, StartError> + Send + 'static,
-    mut waits: impl FnMut(String) -> Result<(), StartError>,
-) -> Result<T, StartError> {
-    let (done, mut opened) = oneshot::channel();
-    // The receiver may be gone.
-    thread::spawn(move || drop(done.send(attempt())));
-    loop {
-        match timeout(REPORTED_AFTER, &mut opened).await {
-            Ok(Ok(opened)) => return opened,
-            Ok(Err(_)) => return Err(StartError::Database(DbError::Panicked)),
-            Err(_) => {
-                log::warn!("the service waits for its database, which has not answered yet");
-                waits("waits for its database, which has not answered yet".to_owned())?;
-            }
-        }
-    }
-}
-
-fn passes(error: &StartError) -> bool {
-    match error {
-        StartError::Database(error) => engine::is_retryable_at_start(error),
-        // The database is there, and takes nothing now.
-        StartError::Journal(JournalError::Database(error)) => matches!(error, DbError::Unavailable(_)),
-        // The process whose lock this one has got is about to end.
-        StartError::EndsStill(_) => true,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+
+    use tokio::sync::oneshot;
 
     use super::*;
     use crate::{
         crypto::keys::Key32,
         db::{incidents, testing},
+        server::attempts::passes,
     };
 
     fn attempt(database: Database, directory: &tempfile::TempDir) -> Attempt {

@@ -121,6 +121,15 @@ async fn a_second_process_waits_and_takes_over_without_losing_an_alarm() {
     }
 }
 
+/// Starts a service with keys of its own on this database, and waits until it ends.
+async fn ended_beside(flag: &str) -> (Option<i32>, String) {
+    let other = TempDir::new().unwrap();
+    let mut command = super::binary::companion(other.path());
+    command.args(["serve", "--data-dir=.", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", flag]);
+    let output = actix_web::web::block(move || command.output().unwrap()).await.unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
 #[actix_web::test]
 async fn a_process_with_another_key_does_not_wait() {
     let Some(postgres) = Postgres::create() else { return };
@@ -129,13 +138,25 @@ async fn a_process_with_another_key_does_not_wait() {
     let first = installation.start();
     let game = still_game().await;
     User::new(&first.addresses, &cookies[0]).pair(game.addr()).await;
-    let other = TempDir::new().unwrap();
-    let mut command = super::binary::companion(other.path());
-    command.args(["serve", "--data-dir=.", "--api-listen=127.0.0.1:0", "--relay-listen=127.0.0.1:0", &flag]);
-    let output = actix_web::web::block(move || command.output().unwrap()).await.unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    let (code, text) = ended_beside(&flag).await;
+    assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("none of 1 stored secrets opens"), "{text}");
+    assert!(serves(&first).await);
+}
+
+/// A newer program has brought the schema up to date.
+const NEWER_STEP: &str = "INSERT INTO __diesel_schema_migrations (version) VALUES ('99999999999999')";
+
+#[actix_web::test]
+async fn a_process_with_an_older_program_does_not_wait() {
+    let Some(postgres) = Postgres::create() else { return };
+    let flag = format!("--database-url={}", postgres.url());
+    let (installation, _) = installation(1, &[&flag, "--drain-seconds=0"]);
+    let first = installation.start();
+    PgConnection::establish(&postgres.url()).unwrap().batch_execute(NEWER_STEP).unwrap();
+    let (code, text) = ended_beside(&flag).await;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("step 99999999999999 of a newer companion"), "{text}");
     assert!(serves(&first).await);
 }
 
