@@ -38,7 +38,7 @@ use companion::{
     relay::wire::schema,
     reports::{self, KeysState},
     say::{self, SayOptions},
-    server::{OpenDatabase, Server, refuse_lost},
+    server::{self, OpenDatabase, Server},
     simulator::{self, SimulateOptions},
     terminal::{self, LiveLine, LogAboveLines},
     watch::{self, WatchOptions},
@@ -303,16 +303,10 @@ fn check_config(settings: Settings) -> ExitCode {
 }
 
 fn migrate(config: Config) -> ExitCode {
-    if let Err(error) = refuse_lost(&config.database, &config.data_dir) {
-        return fail("migrate", error);
-    }
     let line = LiveLine::new("bringing the database's schema up to date");
-    let opened = Pool::open(&config.database);
+    let migrated = server::migrate(&config, &Clock::system());
     drop(line);
-    match opened {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => fail("the database", error),
-    }
+    ended("migrate", migrated)
 }
 
 /// Moves everything from SQLite to PostgreSQL, while the data directory is ours: no service runs on it.

@@ -58,7 +58,7 @@ use self::{
     stopping::Stopping,
 };
 pub use self::{
-    opening::{OpenDatabase, refuse_lost},
+    opening::{OpenDatabase, migrate},
     start_error::StartError,
 };
 

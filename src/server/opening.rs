@@ -262,21 +262,21 @@ impl Attempt {
                 Database::Sqlite(_) => StartError::InUse(self.data_dir.clone()),
             });
         };
-        let database = match &self.database {
-            Database::Postgres(_) => None,
-            Database::Sqlite(path) => {
-                let unavailable = |cause: io::Error| DbError::Unavailable(format!("{}: {cause}", path.display()));
-                let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-                directory.map_or(Ok(()), config::create_private_dir).map_err(unavailable)?;
-                refuse_lost(&self.database, &self.data_dir)?;
-                if !path.exists() {
-                    engine::create_private_file(path).map_err(unavailable)?;
-                }
-                let taken = TakenFile::take(path).map_err(unavailable)?;
-                Some(taken.ok_or_else(|| StartError::DatabaseInUse(path.clone()))?)
-            }
-        };
-        Ok(InUse { _data_dir: data_dir, database })
+        Ok(InUse { _data_dir: data_dir, database: self.lock_database()? })
+    }
+
+    /// Takes the SQLite file for this process alone.
+    fn lock_database(&self) -> Result<Option<TakenFile>, StartError> {
+        let Database::Sqlite(path) = &self.database else { return Ok(None) };
+        let unavailable = |cause: io::Error| DbError::Unavailable(format!("{}: {cause}", path.display()));
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        directory.map_or(Ok(()), config::create_private_dir).map_err(unavailable)?;
+        refuse_lost(&self.database, &self.data_dir)?;
+        if !path.exists() {
+            engine::create_private_file(path).map_err(unavailable)?;
+        }
+        let taken = TakenFile::take(path).map_err(unavailable)?;
+        taken.ok_or_else(|| StartError::DatabaseInUse(path.clone())).map(Some)
     }
 
     /// Fails if the keys open nothing of what is stored.
@@ -343,9 +343,26 @@ impl Attempt {
     }
 }
 
+/// Brings the schema up to date. Fails if it is not, and another process serves from the database, which would go on on a
+/// schema that it does not know. Blocks.
+pub fn migrate(config: &Config, clock: &Clock) -> Result<(), StartError> {
+    let (attempt, database) = (Attempt::new(config, clock), &config.database);
+    let is_up_to_date = || schema_steps::open_existing(database).is_ok();
+    // Its lock is waited for.
+    if matches!(database, Database::Postgres(_)) && is_up_to_date() {
+        return Ok(());
+    }
+    let _lock = attempt.lock_at_once()?;
+    let _taken = match attempt.lock_database() {
+        Err(StartError::DatabaseInUse(_)) if is_up_to_date() => return Ok(()),
+        taken => taken?,
+    };
+    Ok(schema_steps::migrate(database)?)
+}
+
 /// Fails if the SQLite file of a data directory from which a companion has served is not there: an empty one in its place
 /// would look as if all users were gone.
-pub fn refuse_lost(database: &Database, data_dir: &Path) -> Result<(), StartError> {
+fn refuse_lost(database: &Database, data_dir: &Path) -> Result<(), StartError> {
     let Database::Sqlite(path) = database else { return Ok(()) };
     // SQLite makes it empty, and then fills it.
     let is_there = fs::metadata(path).is_ok_and(|file| file.len() > 0);

@@ -1,8 +1,9 @@
 //! Upgrades: a database of every earlier version, with a row in each of its tables, is brought up to date by a start
 //! and keeps its rows, and the service runs on it. The backup from before undoes an upgrade.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use actix_web::web;
 use companion::{
     config::Database,
     db::{
@@ -274,6 +275,35 @@ async fn an_older_program_leaves_the_database_of_a_newer_one_alone() {
             let reason = "step 99999999999999 of a newer companion, and this is";
             assert!(text.contains(reason) && text.contains("run 9.9.9"), "{command}: {text}");
         }
+    }
+}
+
+#[actix_web::test]
+async fn the_schema_is_not_brought_up_to_date_beneath_a_service_that_runs() {
+    let directory = Arc::new(TempDir::new().unwrap());
+    let path = directory.path().join("test.db");
+    let postgres = Postgres::create();
+    let sqlite = (format!("sqlite:{}", path.display()), Database::Sqlite(path));
+    let postgres = postgres.as_ref().map(|postgres| (postgres.url(), Database::Postgres(postgres.url().into())));
+    for (url, database) in [Some(sqlite), postgres].into_iter().flatten() {
+        let app = TestApp::start_in(directory.clone(), url.clone(), &[]).await;
+        let elsewhere = TempDir::new().unwrap();
+        let migrate = async || {
+            let mut command = companion(elsewhere.path());
+            command.args(["migrate", "--database-url", &url]);
+            let output = web::block(move || command.output().unwrap()).await.unwrap();
+            (output.status.success(), String::from_utf8(output.stderr).unwrap())
+        };
+        let (done, text) = migrate().await;
+        assert!(done, "{url}: nothing is to be done: {text}");
+        // The newest step is one that the service does not know.
+        let newest = schema_steps::known().unwrap().pop().unwrap();
+        let forget = format!("DELETE FROM __diesel_schema_migrations WHERE version = '{newest}'");
+        connected(&database).batch_execute(&forget).unwrap();
+        let (done, text) = migrate().await;
+        assert!(!done && text.contains("another companion serves from this database"), "{url}: {text}");
+        assert_eq!(schema_steps::read(&mut connected(&database)).unwrap().pending, 1, "{url}");
+        app.stop().await;
     }
 }
 
