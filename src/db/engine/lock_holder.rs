@@ -21,7 +21,7 @@ use diesel::{
 };
 use rustix::system::uname;
 
-use crate::{db::engine::error::DbError, domain::time::Timestamp};
+use crate::{crypto::random::Random, db::engine::error::DbError, domain::time::Timestamp};
 
 /// The number of the lock: any, but the same in every version.
 pub const SERVING_LOCK: i64 = 0x636f_6d70_7365_7276;
@@ -35,7 +35,7 @@ pub const WAITS: &str = "companion waits";
 /// Begins the name of the connection that has it.
 pub const SERVES: &str = "companion serves";
 /// PostgreSQL cuts names after 63 bytes.
-const LONGEST_HOST: usize = 24;
+const LONGEST_HOST: usize = 17;
 
 /// The process that serves, as its connection names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +47,9 @@ impl LockHolder {
         Self(name)
     }
 
-    /// True if it serves, and is not this process.
-    fn is_another_process(&self) -> bool {
-        self.0.starts_with(SERVES) && !self.0.ends_with(&own_end())
+    /// True if it serves, and is not the process whose names end so.
+    fn is_another_process(&self, own_end: &str) -> bool {
+        self.0.starts_with(SERVES) && !self.0.ends_with(own_end)
     }
 }
 
@@ -106,8 +106,10 @@ pub fn find(db: &mut PgConnection) -> Result<Option<NamedHolder>, DbError> {
 }
 
 /// The lock of this process, as its transactions see it. Clones share it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct LockHold {
+    /// The end of the names of its connections that serve.
+    own_end: Arc<str>,
     /// PostgreSQL's number of the connection on which this process asks for the lock; 0: none yet.
     connection: Arc<AtomicI32>,
     /// Another process that a transaction has found in its place.
@@ -115,6 +117,19 @@ pub struct LockHold {
 }
 
 impl LockHold {
+    /// Not yet asked for. Containers may share process id and host name: this process has a word of its own.
+    pub fn new(random: &Random) -> Self {
+        let host = uname().nodename().to_string_lossy().into_owned();
+        let host: String = host.chars().filter(char::is_ascii_graphic).take(LONGEST_HOST).collect();
+        let own_end = format!(" {} {host} {}", process::id(), random.hex::<3>());
+        Self { own_end: own_end.into(), connection: Arc::default(), passed_to: Arc::default() }
+    }
+
+    /// The name of its connection that serves since this time.
+    pub fn name(&self, since: Timestamp) -> String {
+        format!("{SERVES} {}{}", since.timestamp_millis(), self.own_end)
+    }
+
     /// Notes that the lock is asked for on this connection from now on.
     pub fn is_asked_for_on(&self, db: &mut PgConnection) -> Result<(), DbError> {
         let own: HoldingConnection = sql_query("SELECT pg_backend_pid() AS connection").get_result(db)?;
@@ -134,7 +149,7 @@ impl LockHold {
             return Ok(());
         }
         let reason = match find(db)?.map(|holder| LockHolder(holder.name)) {
-            Some(other) if other.is_another_process() => {
+            Some(other) if other.is_another_process(&self.own_end) => {
                 *self.passed_to.lock().unwrap_or_else(PoisonError::into_inner) = Some(other.clone());
                 format!("the lock of the database has passed to {other}")
             }
@@ -154,9 +169,20 @@ impl LockHold {
     }
 }
 
-/// The end of the names of this process's connections that serve.
-pub fn own_end() -> String {
-    let host = uname().nodename().to_string_lossy().into_owned();
-    let host: String = host.chars().filter(char::is_ascii_graphic).take(LONGEST_HOST).collect();
-    format!(" {} {host}", process::id())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_of_the_same_id_and_host_is_another_one() {
+        let [one, other] = [1, 2].map(|seed| LockHold::new(&Random::seeded(seed)));
+        let since = "2026-11-27T04:00:00Z".parse().unwrap();
+        let named = |hold: &LockHold| LockHolder(hold.name(since));
+        assert!(named(&one).0.len() <= 63 && !named(&one).is_another_process(&one.own_end));
+        assert!(named(&other).is_another_process(&one.own_end));
+        let (shown, start) = (named(&one).to_string(), format!("process {} on ", process::id()));
+        assert!(shown.starts_with(&start) && shown.ends_with("serves since 2026-11-27T04:00:00.000Z"), "{shown}");
+        let older = LockHolder(format!("{SERVES} 1764000000000 {} elsewhere", process::id()));
+        assert!(older.is_another_process(&one.own_end), "of a version without such a word");
+    }
 }

@@ -24,10 +24,11 @@ use tokio::{
 
 use crate::{
     clock::Clock,
+    crypto::random::Random,
     db::engine::{
         self,
         error::DbError,
-        lock_holder::{self, LockHold, LockHolder, NamedHolder, SERVES, SERVING_LOCK, WAITS, WRITERS_LOCK},
+        lock_holder::{self, LockHold, LockHolder, NamedHolder, SERVING_LOCK, WAITS, WRITERS_LOCK},
     },
 };
 
@@ -88,7 +89,7 @@ struct WaitingCount {
 impl ServingLock {
     /// Asks for the lock, and again until it is ours or this is dropped. Blocks for the first question.
     pub fn ask(url: &SecretString, clock: &Clock) -> Result<Self, DbError> {
-        let hold = LockHold::default();
+        let hold = LockHold::new(&Random::system());
         let (url, clock) = (url.clone(), clock.clone());
         let mut watcher = LockWatcher { url, clock, connection: None, name: None, hold: hold.clone() };
         let (report, state) = watch::channel(watcher.look()?);
@@ -169,7 +170,7 @@ impl LockWatcher {
             None => LockConnection::open(&self.url, &self.hold)?,
         };
         if !connection.ours && connection.take()? {
-            let name = format!("{SERVES} {}{}", self.clock.now().timestamp_millis(), lock_holder::own_end());
+            let name = self.hold.name(self.clock.now());
             connection.name(&name)?;
             self.name = Some(name);
         }
@@ -246,7 +247,7 @@ mod tests {
     use crate::{
         config::Database,
         db::{
-            engine::pool::Pool,
+            engine::{lock_holder::SERVES, pool::Pool},
             testing::{self, Postgres},
             users,
         },
