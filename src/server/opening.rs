@@ -122,6 +122,7 @@ impl OpenDatabase {
                         format!("waits for {holder}")
                     }
                     LockState::Unknown(error) => format!("waits for its database: {error}"),
+                    LockState::Outdated(newer) => return Err(DbError::NewerSchema(newer).into()),
                 };
                 if last.as_ref() != Some(&reason) {
                     log::info!("the service {reason}");
@@ -183,6 +184,7 @@ impl Attempt {
         match lock.state() {
             LockState::HeldBy(holder) => Err(StartError::Waits(holder)),
             LockState::Unknown(error) => Err(StartError::Database(DbError::Unavailable(error))),
+            LockState::Outdated(newer) => Err(StartError::Database(DbError::NewerSchema(newer))),
             LockState::Ours { .. } => Ok(Some(lock)),
         }
     }

@@ -110,14 +110,14 @@ pub fn find(db: &mut PgConnection) -> Result<Option<NamedHolder>, DbError> {
 pub struct LockHold {
     /// The end of the names of its connections that serve.
     own_end: Arc<str>,
-    /// PostgreSQL's number of the connection on which this process asks for the lock; 0: none yet.
+    /// PostgreSQL's number of the connection on which this process has taken the lock last; 0: none yet.
     connection: Arc<AtomicI32>,
     /// Another process that a transaction has found in its place.
     passed_to: Arc<Mutex<Option<LockHolder>>>,
 }
 
 impl LockHold {
-    /// Not yet asked for. Containers may share process id and host name: this process has a word of its own.
+    /// Not yet taken. Containers may share process id and host name: this process has a word of its own.
     pub fn new(random: &Random) -> Self {
         let host = uname().nodename().to_string_lossy().into_owned();
         let host: String = host.chars().filter(char::is_ascii_graphic).take(LONGEST_HOST).collect();
@@ -130,8 +130,8 @@ impl LockHold {
         format!("{SERVES} {}{}", since.timestamp_millis(), self.own_end)
     }
 
-    /// Notes that the lock is asked for on this connection from now on.
-    pub fn is_asked_for_on(&self, db: &mut PgConnection) -> Result<(), DbError> {
+    /// Notes that the lock was taken on this connection.
+    pub fn is_taken_on(&self, db: &mut PgConnection) -> Result<(), DbError> {
         let own: HoldingConnection = sql_query("SELECT pg_backend_pid() AS connection").get_result(db)?;
         self.connection.store(own.connection, Ordering::SeqCst);
         Ok(())

@@ -143,7 +143,7 @@ fn note_version(db: &mut Db, newest_step: &str) -> Result<(), DbError> {
 }
 
 /// Fails if a newer program has brought the database up to date, with the version that is needed.
-fn refuse_newer(db: &mut Db) -> Result<(), DbError> {
+pub fn refuse_newer(db: &mut Db) -> Result<(), DbError> {
     read(db)?.newer().map_or(Ok(()), |newer| Err(DbError::NewerSchema(newer)))
 }
 

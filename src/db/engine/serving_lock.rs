@@ -29,6 +29,8 @@ use crate::{
         self,
         error::DbError,
         lock_holder::{self, LockHold, LockHolder, NamedHolder, SERVING_LOCK, WAITS, WRITERS_LOCK},
+        pool::Db,
+        schema_steps,
     },
 };
 
@@ -50,6 +52,8 @@ pub enum LockState {
     HeldBy(LockHolder),
     /// The database does not say, for this reason.
     Unknown(String),
+    /// A newer program has brought the schema up to date while this process did not have the lock, in these words.
+    Outdated(String),
 }
 
 /// The lock of this process, or its place in the queue. It is given up when dropped.
@@ -96,8 +100,10 @@ impl ServingLock {
         let (end, ended) = mpsc::channel();
         let run = move || {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LOOK_EVERY) {
-                let seen = watcher.look().unwrap_or_else(|error| LockState::Unknown(error.to_string()));
-                report.send_replace(seen);
+                report.send_replace(watcher.look().unwrap_or_else(|error| match error {
+                    DbError::NewerSchema(newer) => LockState::Outdated(newer),
+                    error => LockState::Unknown(error.to_string()),
+                }));
             }
         };
         let thread = thread::Builder::new().name("serving-lock".to_owned());
@@ -120,9 +126,9 @@ impl ServingLock {
         self.state.changed().await.map_err(|_| DbError::Panicked)
     }
 
-    /// Completes with the reason when this process no longer is the one that serves: another one has the lock, or it
-    /// has not been seen for some seconds while another one waits. Without one that waits, a database that is away is
-    /// no reason: alarms are delivered all the same, and kept in the journal.
+    /// Completes with the reason when this process no longer is the one that serves: another one has the lock, or had it
+    /// meanwhile and is newer, or it has not been seen for some seconds while another one waits. Without one that waits, a
+    /// database that is away is no reason: alarms are delivered all the same, and kept in the journal.
     pub async fn lost(&mut self) -> String {
         let (mut seen, mut awaited, mut failed) = (Instant::now(), false, None);
         loop {
@@ -136,6 +142,7 @@ impl ServingLock {
                         }
                     }
                     LockState::HeldBy(holder) => return format!("the lock of the database has passed to {holder}"),
+                    LockState::Outdated(newer) => return format!("another process has served meanwhile: {newer}"),
                     LockState::Unknown(error) => {
                         if failed.replace(error.clone()).is_none() {
                             let error = engine::with_advice(&error);
@@ -167,9 +174,15 @@ impl LockWatcher {
     fn look(&mut self) -> Result<LockState, DbError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => LockConnection::open(&self.url, &self.hold)?,
+            None => LockConnection::open(&self.url)?,
         };
         if !connection.ours && connection.take()? {
+            if self.name.is_some() {
+                // Another process may have served meanwhile. Nothing is written before this is known.
+                let db = engine::open_postgres(&self.url).map_err(|error| DbError::Unavailable(error.to_string()))?;
+                schema_steps::refuse_newer(&mut Db::Pg(db))?;
+            }
+            self.hold.is_taken_on(&mut connection.connection)?;
             let name = self.hold.name(self.clock.now());
             connection.name(&name)?;
             self.name = Some(name);
@@ -197,9 +210,8 @@ impl LockWatcher {
 }
 
 impl LockConnection {
-    fn open(url: &SecretString, hold: &LockHold) -> Result<Self, DbError> {
-        let mut connection = engine::open_postgres(url).map_err(|error| DbError::Unavailable(error.to_string()))?;
-        hold.is_asked_for_on(&mut connection)?;
+    fn open(url: &SecretString) -> Result<Self, DbError> {
+        let connection = engine::open_postgres(url).map_err(|error| DbError::Unavailable(error.to_string()))?;
         let mut opened = Self { connection, ours: false };
         opened.connection.batch_execute(FREE_EARLY)?;
         opened.name(WAITS)?;
@@ -307,6 +319,22 @@ mod tests {
         take.execute(&mut other).unwrap();
         let reason = timeout(Duration::from_secs(30), first.lost()).await.expect("it is lost");
         assert!(reason.contains("another process, which serves"), "{reason}");
+    }
+
+    #[tokio::test]
+    async fn one_that_takes_it_again_after_a_newer_program_has_served_ends_and_writes_nothing() {
+        let Some(postgres) = Postgres::create() else { return };
+        let (url, clock) = (url(&postgres), Clock::system());
+        let mut lock = ServingLock::ask(&url, &clock).unwrap();
+        let pool = Pool::open(&postgres.database()).unwrap().held_by(Some(lock.hold()));
+        let newer = "INSERT INTO __diesel_schema_migrations (version) VALUES ('99999999999999')";
+        engine::open_postgres(&url).unwrap().batch_execute(newer).unwrap();
+        end(&url, SERVES);
+        let reason = timeout(Duration::from_secs(30), lock.lost()).await.expect("it ends");
+        assert!(reason.contains("step 99999999999999 of a newer companion"), "{reason}");
+        let id = "alice";
+        let write = pool.write_blocking(|db| users::sign_in(db, &id.into(), &id.into(), None, testing::now()));
+        assert!(matches!(write, Err(DbError::Unavailable(_))), "{write:?}");
     }
 
     #[tokio::test]
