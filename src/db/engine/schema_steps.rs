@@ -98,10 +98,9 @@ pub fn migrate(database: &Database) -> Result<(), DbError> {
         failure => DbError::Query(failure),
     })?;
     if let Some(last) = steps.last() {
-        note_version(&mut db, last)?;
         log::info!(steps = steps.len(), last = last.as_str(); "migrated the database");
     }
-    Ok(())
+    note_version(&mut db)
 }
 
 fn unavailable(error: EngineError) -> DbError {
@@ -132,12 +131,17 @@ fn run_pending(db: &mut Db) -> diesel::migration::Result<Vec<String>> {
     }
 }
 
-/// Notes that this version knows this step.
-fn note_version(db: &mut Db, newest_step: &str) -> Result<(), DbError> {
+/// Notes the newest step that this version knows, unless it is noted: a process may have been killed after the steps.
+fn note_version(db: &mut Db) -> Result<(), DbError> {
     use program_versions as versions;
-    let row = (versions::version.eq(VERSION), versions::newest_step.eq(newest_step));
+    let Some(newest_step) = known()?.pop() else { return Ok(()) };
+    let noted: Option<String> = versions::table.find(VERSION).select(versions::newest_step).first(db).optional()?;
+    if noted.as_ref() == Some(&newest_step) {
+        return Ok(());
+    }
+    let row = (versions::version.eq(VERSION), versions::newest_step.eq(&newest_step));
     let note = diesel::insert_into(versions::table).values(row).on_conflict(versions::version);
-    let note = note.do_update().set(versions::newest_step.eq(newest_step));
+    let note = note.do_update().set(versions::newest_step.eq(&newest_step));
     on_backend!(db, |db| note.execute(db))?;
     Ok(())
 }
@@ -233,6 +237,28 @@ mod tests {
             assert!(open_existing(empty).is_err_and(|error| error.to_string().contains("run a newer build")));
             version("DELETE FROM __diesel_schema_migrations WHERE version = '99'");
             assert!(open_existing(empty).is_err_and(|error| error.to_string().contains("companion migrate")));
+        }
+    }
+
+    #[test]
+    fn the_version_is_noted_also_after_a_kill_between_the_steps_and_its_note() {
+        let directory = tempfile::tempdir().unwrap();
+        let sqlite = Database::Sqlite(directory.path().join("test.db"));
+        let postgres = testing::Postgres::create();
+        for database in [Some(sqlite), postgres.as_ref().map(testing::Postgres::database)].iter().flatten() {
+            let pool = Pool::open(database).unwrap();
+            let newest = known().unwrap().pop();
+            let noted = || -> Option<String> {
+                let noted = program_versions::table.find(VERSION).select(program_versions::newest_step);
+                pool.read_blocking(|db| Ok(noted.first(db).optional()?)).unwrap()
+            };
+            assert_eq!(noted(), newest);
+            for kill in ["DELETE FROM program_versions", "UPDATE program_versions SET newest_step = '00000000000004'"] {
+                pool.write_blocking(|db| Ok(sql_query(kill).execute(db)?)).unwrap();
+                assert_ne!(noted(), newest, "{kill}");
+                migrate(database).unwrap();
+                assert_eq!(noted(), newest, "{kill}");
+            }
         }
     }
 }
