@@ -192,6 +192,44 @@ fn its_version_names_the_commit() {
 }
 
 #[test]
+fn a_release_is_refused_while_changes_are_in_no_version_and_when_its_tag_is_there() {
+    if Command::new("git").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: git is not installed");
+        return;
+    }
+    let root = TempDir::new().unwrap();
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=A", "-c", "user.email=a@example.org"]).args(arguments);
+        assert!(command.current_dir(root.path()).output().unwrap().status.success(), "{arguments:?}");
+    };
+    std::fs::create_dir(root.path().join("deploy")).unwrap();
+    let script = root.path().join("deploy/release");
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/release"), &script).unwrap();
+    std::fs::write(root.path().join("Cargo.toml"), "[package]\nversion = \"1.2.3\"\n").unwrap();
+    git(&["init", "--quiet"]);
+    let refusal = |changes: &str| {
+        std::fs::write(root.path().join("CHANGELOG.md"), format!("# Changes\n{changes}")).unwrap();
+        git(&["add", "--all"]);
+        git(&["commit", "--quiet", "--allow-empty", "--message=It"]);
+        let output = Command::new("bash").arg(&script).arg("./none").output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let reason = refusal("\n## 1.2.30\n\n- More.\n");
+    assert!(reason.contains("says nothing of 1.2.3"), "{reason}");
+    let reason = refusal("\n## Unreleased\n\n- More.\n\n## 1.2.3\n\n- This.\n");
+    assert!(reason.contains("in no version"), "{reason}");
+    for empty in ["", "\n## Unreleased\n"] {
+        let reason = refusal(&format!("{empty}\n## 1.2.3\n\n- This.\n"));
+        assert!(reason.contains("./none"), "it goes on to the binary, which is not there: {reason}");
+    }
+    git(&["tag", "v1.2.3"]);
+    let reason = refusal("\n## 1.2.3\n\n- This.\n");
+    assert!(reason.contains("there is a tag v1.2.3"), "{reason}");
+}
+
+#[test]
 fn fresh_secrets_are_fit_for_production_and_differ_each_time() {
     let directory = TempDir::new().unwrap();
     let fresh = || String::from_utf8(companion(directory.path()).arg("gen-secrets").output().unwrap().stdout).unwrap();
