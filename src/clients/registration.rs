@@ -18,10 +18,13 @@ use reqwest::RequestBuilder;
 use secrecy::ExposeSecret as _;
 use tokio::time::sleep;
 
-pub use self::device::{DeviceIdentity, RegisteredDevice};
 use self::{
     call::{CallFault, StepAnswer, call},
     google::PushAddressAnswer,
+};
+pub use self::{
+    device::{DeviceIdentity, RegisteredDevice},
+    google::{key_question, refusal},
 };
 use crate::{
     config::Registration,

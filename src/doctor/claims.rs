@@ -16,8 +16,9 @@ use crate::{
     clients::{
         http::{self, read_capped},
         payments::{PaymentsClient, PaymentsError},
+        registration,
     },
-    config::{ChatPlatform, Config, Environment, ImageStorage, Payments, PlayerStats, ProfileApi},
+    config::{ChatPlatform, Config, Environment, ImageStorage, Payments, PlayerStats, ProfileApi, Registration},
     crypto::{digest::from_hex, random::Random},
     domain::plan::{Plan, SoldPlan},
     uploads::ImageStore,
@@ -38,10 +39,14 @@ pub(super) async fn examine(config: &Config, client: &reqwest::Client) -> Vec<Ob
     let profiles = maybe(config.identity.profiles.as_ref(), |api| async { vec![profile_key(api, client).await] });
     let stats =
         maybe(config.player_stats.as_ref(), |stats| async { stats_token(stats, client).await.into_iter().collect() });
+    let registration = maybe(config.registration.as_ref(), |registration| async {
+        vec![registration_key(registration, client).await]
+    });
     let bucket = maybe(Some(&config.images), |images| async { bucket(images, client).await.into_iter().collect() });
     let urls = public_urls(config, client);
-    let (payments, chat, profiles, stats, bucket, urls) = tokio::join!(payments, chat, profiles, stats, bucket, urls);
-    [payments, chat, profiles, stats, bucket, urls].concat()
+    let (payments, chat, profiles, stats, registration, bucket, urls) =
+        tokio::join!(payments, chat, profiles, stats, registration, bucket, urls);
+    [payments, chat, profiles, stats, registration, bucket, urls].concat()
 }
 
 async fn maybe<'a, T, F: Future<Output = Vec<Observation>>>(
@@ -180,6 +185,25 @@ async fn stats_token(stats: &PlayerStats, client: &reqwest::Client) -> Option<Ob
         Ok((status, _)) => key(SUBJECT, "PLAYER_STATS_TOKEN", status, "make a new one there, or do without"),
         Err(reason) => untried(SUBJECT, "PLAYER_STATS_TOKEN", &reason),
     })
+}
+
+async fn registration_key(settings: &Registration, client: &reqwest::Client) -> Observation {
+    const SUBJECT: &str = "registration key";
+    const VARIABLE: &str = "REGISTRATION_API_KEY";
+    const REMEDY: &str =
+        "set the one of the game's app as it is now; REGISTRATION_PACKAGE and _CERTIFICATE belong to it";
+    let (status, answer) = match asked(registration::key_question(client, settings)).await {
+        Ok(answered) => answered,
+        Err(reason) => return untried(SUBJECT, VARIABLE, &reason),
+    };
+    match registration::refusal(&answer) {
+        Some(word) if word.starts_with("API_KEY") => {
+            Observation::broken(SUBJECT, format!("{VARIABLE} is not taken ({word}); {REMEDY}"))
+        }
+        // The key is looked at before the rest, of which nothing is there.
+        None if status == StatusCode::BAD_REQUEST => Observation::fine(SUBJECT, format!("{VARIABLE} is taken")),
+        _ => key(SUBJECT, VARIABLE, status, REMEDY),
+    }
 }
 
 async fn bucket(images: &ImageStorage, client: &reqwest::Client) -> Option<Observation> {

@@ -36,6 +36,16 @@ fn neighbours(config: &Config) -> Vec<NeighbourAddress> {
     add("player stats", "PLAYER_STATS_URL", config.player_stats.as_ref().map(|stats| Url::clone(&stats.base_url)));
     add("payments", "PAYMENT_API_URL", config.payments.as_ref().map(|payments| Url::clone(&payments.base_url)));
     add("chat", "CHAT_API_URL", config.chat.as_ref().map(|chat| Url::clone(&chat.base_url)));
+    if let Some(registration) = &config.registration {
+        for (variable, url) in [
+            ("REGISTRATION_GOOGLE_URL", &registration.google_url),
+            ("REGISTRATION_INSTALLATIONS_URL", &registration.installations_url),
+            ("REGISTRATION_EXPO_URL", &registration.expo_url),
+            ("REGISTRATION_GAME_URL", &registration.game_url),
+        ] {
+            add("registration", variable, Some(Url::clone(url)));
+        }
+    }
     if let ImageStorage::S3(bucket) = &config.images {
         let amazon = || Url::parse(&format!("https://s3.{}.amazonaws.com", bucket.region)).ok();
         add("images", "IMAGES_S3_ENDPOINT", bucket.endpoint.as_deref().cloned().or_else(amazon));

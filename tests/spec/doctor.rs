@@ -83,9 +83,20 @@ async fn what_is_broken_is_named_and_no_password_is() {
         "--identity-login-url=http://no.such.name.invalid/login".into(),
         "--player-stats-url=http://127.0.0.1:9".into(),
         "--player-stats-token=hunter2".into(),
+        "--registration-api-key=hunter2".into(),
+        "--registration-google-url=http://127.0.0.1:9".into(),
+        "--registration-installations-url=http://127.0.0.1:9".into(),
+        "--registration-expo-url=http://127.0.0.1:9".into(),
+        "--registration-game-url=http://no.such.name.invalid".into(),
     ])
     .await;
     assert_eq!(code, Some(1), "{text}");
+    for neighbour in ["GOOGLE", "INSTALLATIONS", "EXPO", "GAME"] {
+        let variable = format!("REGISTRATION_{neighbour}_URL");
+        let is_named = |line: &&str| line.starts_with("FAIL") && line.contains(&variable);
+        assert!(lines(&text, "registration ").iter().any(is_named), "{variable}: {text}");
+    }
+    assert!(lines(&text, "registration key")[0].starts_with("warn"), "{text}");
     for subject in ["database", "port", "sign-in", "player stats", "push"] {
         assert!(lines(&text, subject)[0].starts_with("FAIL"), "{subject}: {text}");
     }
@@ -148,6 +159,11 @@ async fn keys_that_no_neighbour_takes_are_named_with_what_to_do_and_not_shown() 
         "--chat-application-id=1".into(),
         format!("--chat-public-key={}", "ab".repeat(32)),
         "--images-s3-bucket=icons".into(),
+        "--registration-api-key=hunter2".into(),
+        format!("--registration-google-url={url}"),
+        format!("--registration-installations-url={url}"),
+        format!("--registration-expo-url={url}"),
+        format!("--registration-game-url={url}"),
         format!("--images-s3-endpoint={url}"),
         "--images-s3-access-key-id=key".into(),
         "--images-s3-secret-access-key=hunter2".into(),
@@ -160,12 +176,37 @@ async fn keys_that_no_neighbour_takes_are_named_with_what_to_do_and_not_shown() 
         ("bot token", "CHAT_BOT_TOKEN"),
         ("profile key", "PLATFORM_API_KEY"),
         ("stats token", "PLAYER_STATS_TOKEN"),
+        ("registration key", "REGISTRATION_API_KEY"),
         ("image bucket", "IMAGES_S3_BUCKET"),
     ] {
         let line = lines(&text, subject)[0];
         assert!(line.starts_with("FAIL") && line.contains(variable), "{subject}: {text}");
     }
     assert!(lines(&text, "public URL")[0].contains("BASE_URL"), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+}
+
+#[actix_web::test]
+async fn a_key_of_registrations_is_tried_with_a_request_that_registers_nothing() {
+    let url = answering(400).await;
+    let directory = TempDir::new().unwrap();
+    let (_, text) = run(vec![
+        "doctor".into(),
+        format!("--data-dir={}", directory.path().display()),
+        "--api-listen=127.0.0.1:0".into(),
+        "--relay-listen=127.0.0.1:0".into(),
+        "--push-address=127.0.0.1:9".into(),
+        format!("--identity-login-url={url}"),
+        "--registration-api-key=hunter2".into(),
+        format!("--registration-google-url={url}"),
+        format!("--registration-installations-url={url}"),
+        format!("--registration-expo-url={url}"),
+        format!("--registration-game-url={url}"),
+    ])
+    .await;
+    let key = lines(&text, "registration key")[0];
+    assert!(key.starts_with("ok ") && key.contains("REGISTRATION_API_KEY is taken"), "{text}");
+    assert!(lines(&text, "registration ").iter().all(|line| line.starts_with("ok ")), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
 }
 

@@ -28,16 +28,24 @@ pub fn check_in(http: &reqwest::Client, settings: &Registration, known: Option<&
 
 /// A request for an installation of the app. Without the names of package and certificate Google refuses it.
 pub fn install(http: &reqwest::Client, settings: &Registration, random: &Random) -> RequestBuilder {
-    let Registration { project, app_id, package, certificate, api_key, .. } = settings;
-    let body = json!({
+    let app_id = &settings.app_id;
+    installations(http, settings).json(&json!({
         "fid": installation_id(random), "appId": app_id, "authVersion": "FIS_v2", "sdkVersion": "a:17.0.0",
-    });
+    }))
+}
+
+/// A request for an installation of no app, which makes none: Google refuses a key that it does not take before that.
+pub fn key_question(http: &reqwest::Client, settings: &Registration) -> RequestBuilder {
+    installations(http, settings).json(&json!({}))
+}
+
+fn installations(http: &reqwest::Client, settings: &Registration) -> RequestBuilder {
+    let Registration { project, package, certificate, api_key, .. } = settings;
     http.post(settings.installations_url.at(&format!("/v1/projects/{project}/installations")))
         .header(ACCEPT, "application/json")
         .header("x-goog-api-key", sensitive(api_key.expose_secret()))
         .header("X-Android-Package", package)
         .header("X-Android-Cert", certificate)
-        .json(&body)
 }
 
 /// 17 random bytes that begin with 0111, as URL-safe base64 and cut.
@@ -56,14 +64,19 @@ pub fn read_installation(status: u16, body: &[u8]) -> Result<String, (StepFault,
         let token = answer["authToken"]["token"].as_str().filter(|token| !token.is_empty()).map(str::to_owned);
         return token.ok_or_else(|| (StepFault::InstallationRefused, "no_token".to_owned()));
     }
-    let details = answer["error"]["details"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let reason = details.iter().find_map(|detail| detail["reason"].as_str()).map(plain_word).unwrap_or_default();
+    let reason = refusal(&answer).unwrap_or_default();
     Err(match reason.as_str() {
         "API_KEY_ANDROID_APP_BLOCKED" => (StepFault::AppBlocked, reason),
         "API_KEY_SERVICE_BLOCKED" => (StepFault::ServiceBlocked, reason),
         "" => (StepFault::InstallationRefused, format!("status_{status}")),
         _ => (StepFault::InstallationRefused, reason),
     })
+}
+
+/// Google's word for a refusal.
+pub fn refusal(answer: &Value) -> Option<String> {
+    let details = answer["error"]["details"].as_array()?;
+    details.iter().find_map(|detail| detail["reason"].as_str()).map(plain_word)
 }
 
 /// A request for the device's address, with the token of an installation.
@@ -241,6 +254,14 @@ mod tests {
         }
         let body: Value = serde_json::from_slice(request.body().and_then(|body| body.as_bytes()).unwrap()).unwrap();
         assert_eq!((&body["appId"], &body["authVersion"]), (&json!("1:97:android:d6"), &json!("FIS_v2")));
+    }
+
+    #[test]
+    fn a_key_is_tried_for_no_app() {
+        let request = key_question(&http(), &settings()).build().unwrap();
+        assert_eq!(request.url().as_str(), "https://installations.test/v1/projects/project/installations");
+        assert_eq!(request.headers()["x-goog-api-key"], "AIza");
+        assert_eq!(request.body().and_then(|body| body.as_bytes()), Some(&b"{}"[..]));
     }
 
     #[test]
