@@ -3,6 +3,7 @@
 //! The modules below have what every table needs: the pool, errors, stored instants, the steps of the schema and the
 //! lock of the process that serves.
 
+pub mod cluster_timeline;
 pub mod database_file;
 pub mod error;
 pub mod file_size;

@@ -25,6 +25,7 @@ use crate::{
         encryption_keys,
         engine::{
             self,
+            cluster_timeline::NewestTimeline,
             database_file::TakenFile,
             error::DbError,
             lock_holder::{LockHold, LockHolder},
@@ -169,7 +170,7 @@ impl Attempt {
     /// Asks for the lock of a PostgreSQL. Blocks.
     fn ask(&self) -> Result<Option<ServingLock>, StartError> {
         let Database::Postgres(url) = &self.database else { return Ok(None) };
-        Ok(Some(ServingLock::ask(url, &self.clock)?))
+        Ok(Some(ServingLock::ask_since(url, &self.clock, Some(NewestTimeline::of(&self.data_dir)))?))
     }
 
     /// Takes the lock of a PostgreSQL. One that has just ended may have it still for a moment.

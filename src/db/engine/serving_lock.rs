@@ -27,6 +27,7 @@ use crate::{
     crypto::random::Random,
     db::engine::{
         self,
+        cluster_timeline::NewestTimeline,
         error::DbError,
         lock_holder::{self, LockHold, LockHolder, NamedHolder, SERVING_LOCK, WAITS, WRITERS_LOCK},
         pool::Db,
@@ -67,6 +68,7 @@ pub struct ServingLock {
 struct LockWatcher {
     url: SecretString,
     clock: Clock,
+    timeline: Option<NewestTimeline>,
     connection: Option<LockConnection>,
     /// The name of the last connection that had the lock.
     name: Option<String>,
@@ -93,9 +95,14 @@ struct WaitingCount {
 impl ServingLock {
     /// Asks for the lock, and again until it is ours or this is dropped. Blocks for the first question.
     pub fn ask(url: &SecretString, clock: &Clock) -> Result<Self, DbError> {
+        Self::ask_since(url, clock, None)
+    }
+
+    /// [`ask`](Self::ask) of a server that was not left behind on an older timeline than this.
+    pub fn ask_since(url: &SecretString, clock: &Clock, timeline: Option<NewestTimeline>) -> Result<Self, DbError> {
         let hold = LockHold::new(&Random::system());
         let (url, clock) = (url.clone(), clock.clone());
-        let mut watcher = LockWatcher { url, clock, connection: None, name: None, hold: hold.clone() };
+        let mut watcher = LockWatcher { url, clock, timeline, connection: None, name: None, hold: hold.clone() };
         let (report, state) = watch::channel(watcher.look()?);
         let (end, ended) = mpsc::channel();
         let run = move || {
@@ -174,7 +181,7 @@ impl LockWatcher {
     fn look(&mut self) -> Result<LockState, DbError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => LockConnection::open(&self.url)?,
+            None => LockConnection::open(&self.url, self.timeline.as_ref())?,
         };
         if !connection.ours && connection.take()? {
             if self.name.is_some() {
@@ -210,8 +217,9 @@ impl LockWatcher {
 }
 
 impl LockConnection {
-    fn open(url: &SecretString) -> Result<Self, DbError> {
-        let connection = engine::open_postgres(url).map_err(|error| DbError::Unavailable(error.to_string()))?;
+    fn open(url: &SecretString, timeline: Option<&NewestTimeline>) -> Result<Self, DbError> {
+        let mut connection = engine::open_postgres(url).map_err(|error| DbError::Unavailable(error.to_string()))?;
+        timeline.map_or(Ok(()), |timeline| timeline.check(&mut connection))?;
         let mut opened = Self { connection, ours: false };
         opened.connection.batch_execute(FREE_EARLY)?;
         opened.name(WAITS)?;
@@ -335,6 +343,25 @@ mod tests {
         let id = "alice";
         let write = pool.write_blocking(|db| users::sign_in(db, &id.into(), &id.into(), None, testing::now()));
         assert!(matches!(write, Err(DbError::Unavailable(_))), "{write:?}");
+    }
+
+    #[test]
+    fn a_primary_that_a_failover_left_behind_is_not_served_from() {
+        let Some(postgres) = Postgres::create() else { return };
+        let (url, directory) = (url(&postgres), tempfile::tempdir().unwrap());
+        let ask = || ServingLock::ask_since(&url, &Clock::system(), Some(NewestTimeline::of(directory.path())));
+        ask().unwrap();
+        let file = directory.path().join("postgres.timeline");
+        let seen = std::fs::read_to_string(&file).unwrap();
+        let (cluster, timeline) = seen.trim().split_once(' ').unwrap();
+        std::fs::write(&file, format!("{cluster} FFFFFFFE\n")).unwrap();
+        let refused = ask().err().expect("it was left behind").to_string();
+        let facts = [timeline, "FFFFFFFE", "left behind by a failover", "remove postgres.timeline"];
+        assert!(facts.iter().all(|fact| refused.contains(fact)), "{refused}");
+        // A dump that was restored into another cluster.
+        std::fs::write(&file, "1 FFFFFFFE\n").unwrap();
+        ask().unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), seen);
     }
 
     #[tokio::test]
