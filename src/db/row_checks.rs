@@ -55,6 +55,8 @@ use crate::db::{
 
 /// Keys whose rows are read at once: all rows of a key are few.
 const KEYS: i64 = 200;
+/// The same where a key has hundreds of rows.
+const KEYS_OF_MANY: i64 = 10;
 
 /// One for each table.
 pub const ROW_CHECKS: [RowCheck; 41] = [
@@ -66,7 +68,7 @@ pub const ROW_CHECKS: [RowCheck; 41] = [
     row_check!(beta_testers, platform_id: String, BetaTesterRow),
     row_check!(blocked_inviters, user_id: String, BlockRow),
     row_check!(channels, id: String, StoredChannel, StoredChannel::check),
-    row_check!(chat_lines, id: String, LineRow),
+    row_check!(chat_lines, server_id: String, LineRow; KEYS_OF_MANY),
     row_check!(conveyor_rows, shortname: String, ConveyorRow),
     row_check!(customers_to_end, customer_id: String, CustomerRow),
     row_check!(deliveries, id: String, StoredDelivery, StoredDelivery::check),
@@ -142,16 +144,20 @@ impl RowCheck {
 }
 
 macro_rules! row_check {
-    ($table:ident, $key:ident : $key_type:ty, $row:ty) => {
-        row_check!($table, $key: $key_type, $row, |_: &$row| Ok(()))
+    ($table:ident, $key:ident : $key_type:ty, $row:ty $(; $keys:expr)?) => {
+        row_check!($table, $key: $key_type, $row, |_: &$row| Ok(()) $(; $keys)?)
     };
     // With what columns alone do not say.
     ($table:ident, $key:ident : $key_type:ty, $row:ty, $check:expr) => {
+        row_check!($table, $key: $key_type, $row, $check; KEYS)
+    };
+    // The key begins the primary key, or each batch would read the whole table.
+    ($table:ident, $key:ident : $key_type:ty, $row:ty, $check:expr; $keys:expr) => {
         RowCheck {
             table: stringify!($table),
             next: |db, after| {
                 use schema::$table::{self, $key};
-                let mut keys = $table::table.select($key).distinct().order($key).limit(KEYS).into_boxed();
+                let mut keys = $table::table.select($key).distinct().order($key).limit($keys).into_boxed();
                 if let Some(after) = after.and_then(|after| after.parse::<$key_type>().ok()) {
                     keys = keys.filter($key.gt(after));
                 }
