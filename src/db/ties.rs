@@ -25,6 +25,14 @@ struct LoneRow {
     child: String,
 }
 
+/// Says that the rows of some ties could not be looked at in the time of a query ([`DbError::is_out_of_time`]).
+pub fn left_out(ties: usize) -> String {
+    format!(
+        "{ties} pairs of large tables took longer than 5 s to compare and were left out; see docs/operations.md, A database \
+         that is damaged"
+    )
+}
+
 /// The ties of one column each.
 pub fn all(db: &mut Db) -> Result<Vec<Tie>, DbError> {
     let query = match db {

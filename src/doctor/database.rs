@@ -106,9 +106,7 @@ pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (V
         let is_up_to_date = steps.newest.is_some() && steps.pending == 0 && steps.unknown.is_empty();
         if is_up_to_date {
             findings.extend(unreadable_rows(&pool)?);
-            for tie in pool.read_blocking(ties::all)? {
-                pool.read_blocking(|db| ties::check(db, &tie))?;
-            }
+            findings.extend(left_out(&pool)?);
         }
         if !pool.read_blocking(may_create)? {
             findings.push(Observation::broken(
@@ -250,6 +248,18 @@ fn unreadable_rows(pool: &Pool) -> Result<Vec<Observation>, DbError> {
             .push(Observation::broken(SUBJECT, format!("{} more rows cannot be read; {REMEDY}", count - NAMED_ROWS)));
     }
     Ok(findings)
+}
+
+/// Looks at the ties between rows, and says how many of them take too long.
+fn left_out(pool: &Pool) -> Result<Option<Observation>, DbError> {
+    let mut left_out = 0;
+    for tie in pool.read_blocking(ties::all)? {
+        match pool.read_blocking(|db| ties::check(db, &tie)) {
+            Err(error) if error.is_out_of_time() => left_out += 1,
+            checked => checked?,
+        }
+    }
+    Ok((left_out > 0).then(|| Observation::doubtful(SUBJECT, ties::left_out(left_out))))
 }
 
 /// True if an upgrade may add tables.

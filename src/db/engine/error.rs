@@ -48,6 +48,11 @@ impl DbError {
             ["deadlock detected", "canceling statement due to lock timeout", "could not serialize access"];
         matches!(self, Self::Unavailable(message) if LOST.iter().any(|lost| message.contains(lost)))
     }
+
+    /// True if the query took longer than PostgreSQL gives one, and had waited for no lock as long.
+    pub fn is_out_of_time(&self) -> bool {
+        matches!(self, Self::Unavailable(message) if message.contains("due to statement timeout"))
+    }
 }
 
 impl From<Error> for DbError {
@@ -161,5 +166,7 @@ mod tests {
             assert!(matches!(told(damage), DbError::Damaged(_)), "{damage}");
         }
         assert!(matches!(told("invalid byte sequence for encoding"), DbError::Query(_)));
+        let slow = ["statement timeout", "lock timeout"].map(|reason| format!("canceling statement due to {reason}"));
+        assert_eq!(slow.map(|slow| told(&slow).is_out_of_time()), [true, false]);
     }
 }

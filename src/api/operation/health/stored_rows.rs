@@ -30,25 +30,29 @@ const NAMED: usize = 100;
 impl ApiContext {
     /// Looks without end.
     pub async fn watch_rows(&self) {
-        let mut known = Vec::new();
+        let (mut known, mut known_left_out) = (Vec::new(), 0);
         loop {
-            match self.unreadable_rows_now().await {
-                Ok(RowsFound { unreadable: found, damage }) => {
+            let looked = self.unreadable_rows_now().await;
+            let is_complete = looked.is_ok();
+            match looked {
+                Ok(RowsFound { unreadable: found, damage, left_out }) => {
                     self.count_unreadable(found.len());
                     self.report_damage(damage);
                     let news = found.iter().filter(|row| !known.contains(*row));
                     news.take(NAMED)
                         .for_each(|row| log::error!("{row}; see docs/operations.md, CompanionRowsUnreadable"));
                     known = found;
+                    if left_out > 0 && known_left_out == 0 {
+                        log::warn!("{}", ties::left_out(left_out));
+                    }
+                    known_left_out = left_out;
                 }
                 Err(error) => log_failure("the rows of the database could not all be read", &error),
             }
-            if !self.is_damaged() && self.health.unreadable_rows.load(Ordering::Relaxed) == 0 {
-                sleep(PAUSE).await;
-                let _ = timeout(EVERY, MET_UNREADABLE.notified()).await;
-            } else {
-                sleep(EVERY_UNREADABLE).await;
-            }
+            let is_well = !self.is_damaged() && self.health.unreadable_rows.load(Ordering::Relaxed) == 0;
+            let (least, more) = until_next(is_complete, is_well);
+            sleep(least).await;
+            let _ = timeout(more, MET_UNREADABLE.notified()).await;
         }
     }
 
@@ -95,8 +99,8 @@ impl ApiContext {
                 Err(error @ DbError::Damaged(_)) => {
                     found.damage.get_or_insert_with(|| error.to_string());
                 }
-                // Two tables that take too long are left out.
-                Ok(()) | Err(DbError::Unavailable(_)) => {}
+                Err(error) if error.is_out_of_time() => found.left_out += 1,
+                Ok(()) => {}
                 Err(error) => return Err(error),
             }
             sleep(REST).await;
@@ -111,4 +115,28 @@ struct RowsFound {
     unreadable: Vec<UnreadableRow>,
     /// The first table with a page that is damaged, and how.
     damage: Option<String>,
+    /// Ties whose tables take too long.
+    left_out: usize,
+}
+
+/// The least time until the next look, and for how long after it a query that meets an unreadable row brings it on.
+fn until_next(is_complete: bool, is_well: bool) -> (Duration, Duration) {
+    match (is_complete, is_well) {
+        (false, _) => (PAUSE, Duration::ZERO),
+        (true, false) => (EVERY_UNREADABLE, Duration::ZERO),
+        (true, true) => (PAUSE, EVERY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_failed_is_repeated_after_a_minute() {
+        assert_eq!(until_next(false, true), (PAUSE, Duration::ZERO));
+        assert_eq!(until_next(false, false), (PAUSE, Duration::ZERO));
+        assert_eq!(until_next(true, false), (EVERY_UNREADABLE, Duration::ZERO));
+        assert_eq!(until_next(true, true), (PAUSE, EVERY));
+    }
 }
