@@ -10,11 +10,13 @@ pub const ANSWERS: &str = "companion_http_requests_total";
 pub const SECONDS: &str = "companion_http_request_seconds";
 
 /// Every class.
-const CLASSES: [&str; 12] = [
+const CLASSES: [&str; 14] = [
     "sign-in",
     "account",
     "pairing",
     "credentials",
+    "channels",
+    "avatars",
     "billing",
     "webhook",
     "servers",
@@ -26,6 +28,22 @@ const CLASSES: [&str; 12] = [
 ];
 /// The class of the operator's questions.
 pub const OPERATOR: &str = "operator";
+/// The first parts of the paths of pages, and of content that is the same for everybody.
+const PUBLIC: [&str; 13] = [
+    "",
+    "client-config",
+    "docs",
+    "images",
+    "invite",
+    "items",
+    "openapi.json",
+    "overlay",
+    "problems",
+    "relay.schema.json",
+    "store",
+    "sw.js",
+    "wiki",
+];
 /// Requests that matched no route.
 const NONE: &str = "none";
 const STATUSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
@@ -41,12 +59,16 @@ pub fn route_class(route: Option<&str>) -> &'static str {
         ("pairing", _) => "pairing",
         ("credentials", _) => "credentials",
         ("billing", _) => "billing",
-        ("paired-servers", _) => "servers",
+        ("channels", _) => "channels",
+        ("players", _) => "avatars",
+        // The pages behind the links of messages acknowledge an alarm.
+        ("paired-servers" | "a", _) => "servers",
         ("intel", _) => "intel",
         ("relay", _) => "relay-token",
         ("admin", _) => "admin",
         ("health" | "ready" | "status" | "metrics", _) => OPERATOR,
-        _ => "public",
+        (first, _) if PUBLIC.contains(&first) => "public",
+        _ => NONE,
     }
 }
 
@@ -82,5 +104,8 @@ mod tests {
         assert_eq!(found, BTreeSet::from(CLASSES));
         assert_eq!(route_class(Some("/billing/webhook")), "webhook");
         assert_eq!(route_class(Some("/auth/signout")), "account");
+        assert_eq!(route_class(Some("/channels/{id}/test")), "channels");
+        assert_eq!(route_class(Some("/")), "public");
+        assert_eq!(route_class(Some("/novelties")), NONE, "a new first part has its class named");
     }
 }
