@@ -47,7 +47,7 @@ use crate::{
         sealer::Sealer,
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
-    db::{engine::pool::Pool, journal::Journal, usage::Usage},
+    db::{engine::pool::Pool, erasure_list::ErasureNotes, journal::Journal, usage::Usage},
     domain::{
         clock_skew::ClockSkew,
         ids::{PlatformId, ServerId, UserId},
@@ -198,6 +198,7 @@ pub struct ApiHealth {
     pub clock_skew: Mutex<Option<ClockSkew>>,
     /// Alarms that wait for the database.
     pub journal: Journal,
+    pub erasure_notes: Arc<ErasureNotes>,
     pub relay_health: Arc<RelayHealth>,
     /// Client of the relay's health, as others see it.
     pub relay: RelayHealthClient,
@@ -259,6 +260,7 @@ impl ApiHealth {
             unreadable_rows: AtomicUsize::default(),
             clock_skew: Mutex::default(),
             journal,
+            erasure_notes: Arc::default(),
             relay_health,
             relay,
         }

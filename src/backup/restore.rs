@@ -22,7 +22,8 @@ use crate::{
     db::{
         audit::{self, AuditHead},
         engine::{self, Access, error::DbError, pool::Db, schema_steps},
-        erasure_list, images,
+        erasure_list::{self, ErasureStep},
+        images,
     },
     domain::{ids::UserId, image_name::ImageName, plain_text::escaped},
     uploads,
@@ -144,7 +145,7 @@ pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, Backu
             File::open(directory_of(&place))?.sync_all()?;
         }
         for user in &erasures {
-            erasure_list::note(&data_dir, user, clock.now())?;
+            erasure_list::note(&data_dir, ErasureStep::Done, user, clock.now())?;
         }
         // Last: what has no database was not restored.
         fs::rename(staged(DATABASE), &database)?;

@@ -21,6 +21,7 @@ use crate::{
         conveyor_rows::{self, ConveyorRow},
         customers_to_end, daily_counts, day_speeds, device_groups, edited_items, encryption_keys,
         engine::{pool::Db, write_check},
+        erasure_list,
         guests::{self, InviteKey, Invitee},
         helper_devices,
         idempotency_keys::{self, KeyCaller, KeyedRequest},
@@ -363,6 +364,7 @@ fn every_query(db: &mut Db) {
     ] {
         audit::list(db, &page).unwrap();
     }
+    erasure_list::present(db, std::slice::from_ref(&user)).unwrap();
     users::search(db, NameKey::of("user").as_ref(), Some(&"u".into()), 9, 0).unwrap();
     let members = vec![users::sign_in(db, &user, &"user".into(), None, now()).unwrap()];
     members::statuses(db, members, now()).unwrap();

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use actix_web::web;
@@ -14,6 +15,7 @@ use companion::{config::Database, crypto::digest::sha256_hex};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::sleep;
 
 use crate::{
     harness::{
@@ -23,6 +25,7 @@ use crate::{
         database::Postgres,
         game::{ALICE, BOB},
         pictures::png,
+        relay_client::PATIENCE,
     },
     upgrade::{connected, count},
 };
@@ -381,6 +384,30 @@ async fn who_erased_themselves_since_a_backup_stays_erased_after_its_restore() {
     let into = elsewhere.path().join("b");
     assert!(run(restore(&newer, &into)).await.status.success());
     assert!(into.join("erasures.list").exists());
+}
+
+#[actix_web::test]
+async fn an_erasure_that_a_kill_kept_off_the_list_is_noted_by_the_next_process() {
+    let app = TestApp::start_with(&[]).await;
+    let alice = app.signed_in(ALICE).await;
+    let list = app.directory().join("erasures.list");
+    let at_the_kill = list.clone();
+    let begun = "pending 2026-11-25T17:00:00.000Z gone\n";
+    let app = app.restart_after(move || fs::write(at_the_kill, begun).unwrap()).await;
+    let asked = Instant::now();
+    while !fs::read_to_string(&list).unwrap().lines().any(|line| line.starts_with("20") && line.ends_with(" gone")) {
+        assert!(asked.elapsed() < PATIENCE, "the list stays as it was");
+        sleep(Duration::from_millis(20)).await;
+    }
+    // A disk that takes nothing is said to the operator, and keeps no user from it.
+    fs::remove_file(&list).unwrap();
+    fs::create_dir(&list).unwrap();
+    let mut alice = app.again(&alice);
+    erase(&mut alice, ALICE).await;
+    let ready = app.browser().get("/ready").await.json();
+    let warnings = ready["warnings"].as_array().unwrap();
+    assert!(warnings.iter().any(|warning| warning["path"] == "erasures"), "{ready}");
+    app.stop().await;
 }
 
 /// Skips, and says so, where a program is not installed.

@@ -28,7 +28,7 @@ use crate::{
     db::{
         customers_to_end::CustomerTurn,
         engine::{error::DbError, pool::Db},
-        erasure_list, former_subscribers, payment_customers,
+        former_subscribers, payment_customers,
         personal_data::{self, Erased, PERSONAL_DATA, RowPlace},
         push_registrations, sessions, subscriptions,
         users::User,
@@ -253,7 +253,9 @@ async fn erase_once(
     let (now, mark) = (context.clock.now(), context.keys.account_marks.of(&user.platform_id));
     let (hub, push, id, user) =
         (context.services.hub.clone(), context.services.push.clone(), user.id.clone(), user.clone());
-    let (session, data_dir) = (session.clone(), context.settings.data_dir.clone());
+    let (session, notes, data_dir) =
+        (session.clone(), context.health.erasure_notes.clone(), context.settings.data_dir.clone());
+    let (begun, list) = (notes.clone(), data_dir.clone());
     let erase = move |db: &mut Db| {
         personal_data::begin_erasure(db, &user.id)?;
         if !sessions::lock(db, &session)? {
@@ -271,14 +273,14 @@ async fn erase_once(
         if !known.is_empty() || standing.is_none() && closed.is_some() {
             former_subscribers::put(db, &mark)?;
         }
-        personal_data::erase(db, &user, now).map(ErasureAttempt::Erased)
+        let erased = personal_data::erase(db, &user, now)?;
+        begun.begin(&list, &user.id, now);
+        Ok(ErasureAttempt::Erased(erased))
     };
     let notify = move |attempt: &ErasureAttempt| {
         let ErasureAttempt::Erased(erased) = attempt else { return };
         // On the database's thread, which cannot be stopped: a client that leaves must not keep the user off the list.
-        if let Err(error) = erasure_list::note(&data_dir, &id, now) {
-            log::error!(user:% = id; "an erasure is not on the list that restored backups are held against: {error}");
-        }
+        notes.end(&data_dir, &id, now);
         let Erased { servers, shared, acknowledged, notes, .. } = erased;
         hub.do_send(UserErased { user: id.clone() });
         for server in servers {

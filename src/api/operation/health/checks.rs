@@ -141,6 +141,7 @@ impl ApiContext {
             let _ = web::block(look_after).await;
             // Its faults are in the log.
             let _ = self.written().await;
+            self.settle_erasures().await;
             self.note_warnings().await;
             if let Some(wait) = self.overdue_alarm() {
                 log::error!(

@@ -67,6 +67,13 @@ impl ApiContext {
         });
         let unreadable = self.health.unreadable_rows.load(Ordering::Relaxed);
         let rows = (unreadable > 0).then(|| format!("{unreadable} cannot be read; see `companion doctor`"));
+        let unlisted = self.health.erasure_notes.count_unlisted();
+        let erasures = (unlisted > 0).then(|| {
+            format!(
+                "{unlisted} are not on the list that keeps users erased after a restore: its file takes nothing; see \
+                 docs/operations.md, Erasures and backups"
+            )
+        });
         let sign_in = self.identity_fault().map(|fault| {
             format!("the identity provider does not answer, and no user can sign in: {fault}; see `companion doctor`")
         });
@@ -90,6 +97,7 @@ impl ApiContext {
             ("alarms", alarms),
             ("storedSecrets", secrets),
             ("storedRows", rows),
+            ("erasures", erasures),
             ("signIn", sign_in),
             ("clock", clock),
             ("openFiles", files),
