@@ -1,7 +1,9 @@
 //! Documentation: a file says in its head what it is, and every public item in the lines before it. rustc's
 //! `missing_docs` asks the same of fields and variants, whose names often say it all.
 
-use std::path::Path;
+use std::{fs, path::Path};
+
+use companion::domain::channel::ChannelKind;
 
 use super::source::Library;
 
@@ -47,6 +49,18 @@ fn is_documented(mut before: &[&str]) -> bool {
         before = &before[..before.iter().rposition(|line| line.starts_with("#[")).unwrap_or_default()];
     }
     before.last().is_some_and(|line| line.starts_with("///") || line.starts_with("$(#["))
+}
+
+/// A channel is a recipient of what users store: the table that operators make their notice from names each kind.
+#[test]
+fn every_kind_of_channel_is_named_as_a_recipient_of_data() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, rest) = page.split_once("Recipients of data").expect("the page has the table");
+    let (table, _) = rest.split_once("\n## ").expect("another section follows");
+    let mut missing = ChannelKind::WORDS.to_vec();
+    missing.retain(|word| !table.contains(&format!("`{word}`")));
+    assert!(missing.is_empty(), "docs/operations.md, Recipients of data, names no {missing:?}");
 }
 
 #[test]
