@@ -102,3 +102,22 @@ fn the_settings_of_the_systemd_unit_are_all_in_its_file_and_all_known() {
     assert!(unit.lines().all(|line| !line.starts_with("Environment=")), "a command would not see it");
     assert!(read("deploy/companionctl").contains("EnvironmentFile=/etc/companion/companion.env"));
 }
+
+/// The first place to look after a leak.
+#[test]
+fn the_table_of_secrets_says_of_each_how_it_is_rotated() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, rest) = page.split_once("\n## Secrets, and how each is rotated\n").expect("the page has the section");
+    let (section, _) = rest.split_once("\n## ").expect("another section follows");
+    let table: Vec<&str> = section.lines().filter(|line| line.starts_with('|')).collect();
+    let mut missing = Vec::new();
+    for argument in Settings::augment_args(Command::new("serve")).get_arguments() {
+        let Some(variable) = argument.get_env().and_then(|variable| variable.to_str()) else { continue };
+        let is_named = table.iter().any(|row| row.contains(&format!("`{variable}`")));
+        if argument.is_hide_env_values_set() && !is_named {
+            missing.push(variable.to_owned());
+        }
+    }
+    assert!(missing.is_empty(), "docs/operations.md, Secrets, has no row for {}", missing.join(", "));
+}
