@@ -237,6 +237,17 @@ fn promtool_takes_the_rules_and_the_expressions_of_the_dashboard() {
     assert!(passed, "{said}");
 }
 
+#[test]
+fn each_alert_rings_for_what_is_wrong_and_for_nothing_else() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/operation/alerts_test.yml");
+    let text = fs::read_to_string(&cases).unwrap();
+    for (name, _) in alerts() {
+        assert!(text.contains(&format!("alertname=\"{name}\"")), "{name} is never shown to ring");
+    }
+    let Some((passed, said)) = promtool(&["test", "rules", cases.to_str().unwrap()], "") else { return };
+    assert!(passed, "{said}");
+}
+
 #[actix_web::test]
 async fn promtool_finds_nothing_wrong_with_the_metrics() {
     if promtool(&["--version"], "").is_none() {
