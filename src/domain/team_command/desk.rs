@@ -14,6 +14,8 @@ const CALLER_PAUSE: TimeDelta = TimeDelta::seconds(2);
 const CALLER_MINUTE: usize = 10;
 const TEAM_MINUTE: usize = 30;
 const MINUTE: TimeDelta = TimeDelta::seconds(60);
+/// Acknowledgements, among the commands.
+const ACK: &str = "ack";
 
 /// More answers in this time are a loop, and so are equal ones.
 const LOOP_ANSWERS: usize = 6;
@@ -56,12 +58,10 @@ pub struct TeamDesk {
 impl TeamDesk {
     /// True if this command of this caller is answered; over the rates there is silence.
     pub fn admit(&mut self, caller: u64, command: &str, now: Moment) -> bool {
-        if self.stopped_until.is_some_and(|until| now < until) {
+        if self.is_stopped(now) {
             return false;
         }
-        while self.commands.front().is_some_and(|(at, ..)| now - *at >= MINUTE) {
-            self.commands.pop_front();
-        }
+        self.forget_commands(now);
         let mut own = self.commands.iter().filter(|(_, by, _)| *by == caller);
         let is_soon = |at: &Moment, pause: TimeDelta| now - *at < pause;
         let refused = self.commands.len() >= TEAM_MINUTE
@@ -72,6 +72,24 @@ impl TeamDesk {
             self.commands.push_back((now, caller, command.to_owned()));
         }
         !refused
+    }
+
+    /// True if this acknowledgement of this caller is taken. Neither the rates nor the end of a loop hold it back, because
+    /// the caller's phone rings until then.
+    pub fn admit_acknowledgement(&mut self, caller: u64, now: Moment) -> bool {
+        self.forget_commands(now);
+        let is_same = |(at, by, known): &(Moment, u64, String)| *by == caller && known == ACK && now - *at < SAME;
+        let refused = self.commands.iter().any(is_same);
+        if !refused {
+            self.commands.push_back((now, caller, ACK.to_owned()));
+        }
+        !refused
+    }
+
+    fn forget_commands(&mut self, now: Moment) {
+        while self.commands.front().is_some_and(|(at, ..)| now - *at >= MINUTE) {
+            self.commands.pop_front();
+        }
     }
 
     /// True if nothing that counts is remembered.
@@ -184,6 +202,22 @@ mod tests {
             assert!(minute.filter(|(_, by)| by == caller).count() <= CALLER_MINUTE);
         }
         assert!(desk.commands.len() <= TEAM_MINUTE);
+    }
+
+    #[test]
+    fn an_acknowledgement_is_taken_over_the_rates_and_in_the_end_of_a_loop() {
+        let mut desk = TeamDesk::default();
+        assert!(desk.admit(1, "pop", at(0)) && desk.admit_acknowledgement(1, at(0)));
+        assert!(desk.admit_acknowledgement(2, at(2_000)), "another player");
+        assert!(!desk.admit_acknowledgement(1, at(4_900)) && desk.admit_acknowledgement(1, at(5_000)));
+        let mut caller = 10;
+        while desk.admit(caller, &caller.to_string(), at(6_000)) {
+            caller += 1;
+        }
+        assert!(desk.admit_acknowledgement(3, at(6_000)), "the team has had all its answers");
+        (0..3).for_each(|_| _ = desk.answered("same", at(6_000)));
+        assert!(desk.is_stopped(at(11_000)) && desk.admit_acknowledgement(1, at(11_000)));
+        assert!(!desk.admit_acknowledgement(1, at(11_000)));
     }
 
     #[test]

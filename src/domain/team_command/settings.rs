@@ -99,6 +99,17 @@ pub struct TeamChatSettings {
     pub muted_until: Option<Timestamp>,
 }
 
+impl TeamChatSettings {
+    /// The players who may give this command. A user takes note of alarms for the own account alone, and always may.
+    pub fn audience(&self, command: CommandWord) -> Audience {
+        match command {
+            CommandWord::Leader => self.leader,
+            CommandWord::Ack if self.questions == Audience::Owner => Audience::Users,
+            _ => self.questions,
+        }
+    }
+}
+
 impl Default for TeamChatSettings {
     fn default() -> Self {
         Self {
@@ -193,5 +204,16 @@ mod tests {
         assert_eq!(allowed(Audience::Users), [true, true, false, false]);
         assert_eq!(allowed(Audience::Owner), [true, false, false, false]);
         assert!(!roles.may(&settings, 1, Audience::Everyone, false), "kicked");
+    }
+
+    #[test]
+    fn every_user_acknowledges_also_where_the_owner_alone_asks() {
+        use Audience::*;
+        let audiences = |questions| {
+            let settings = TeamChatSettings { questions, leader: Users, ..TeamChatSettings::default() };
+            [CommandWord::Pop, CommandWord::Leader, CommandWord::Ack].map(|command| settings.audience(command))
+        };
+        assert_eq!(audiences(Everyone), [Everyone, Users, Everyone]);
+        assert_eq!(audiences(Owner), [Owner, Users, Users]);
     }
 }

@@ -37,9 +37,12 @@ pub enum UnderstoodCommand {
 }
 
 impl UnderstoodCommand {
-    /// Equal for commands that have the same answer.
-    pub fn key(&self) -> String {
+    /// Equal for commands that have the same answer. Some answer each player in another way.
+    pub fn key(&self, author: u64) -> String {
         match self {
+            Self::BuiltIn(command @ (CommandWord::Ack | CommandWord::Leader | CommandWord::Note), argument) => {
+                format!("{} {} of {author}", command.word(), argument.to_lowercase())
+            }
             Self::BuiltIn(command, argument) => format!("{} {}", command.word(), argument.to_lowercase()),
             Self::Devices(command, argument) => format!("{} {}", command.word, argument.to_lowercase()),
         }
@@ -97,6 +100,16 @@ mod tests {
         }
         let Some(UnderstoodCommand::Devices(command, argument)) = vocabulary().read("!Gate on 60s") else { panic!() };
         assert_eq!((command.word.as_str(), argument.as_str()), ("gate", "on 60s"));
+    }
+
+    #[test]
+    fn commands_about_their_author_differ_by_it() {
+        let are_equal = |line: &str| {
+            let command = vocabulary().read(line).unwrap();
+            command.key(1) == command.key(2)
+        };
+        assert!(["!pop", "!alive Bob", "!timer 5m heli", "!gate on"].into_iter().all(are_equal));
+        assert!(!["!ack", "!leader", "!leader Bob", "!note roof"].into_iter().any(are_equal));
     }
 
     #[test]

@@ -251,6 +251,11 @@ impl Teams {
         self.lock().teams.get_mut(key).is_some_and(|team| team.desk.admit(caller, command, now))
     }
 
+    /// True if this team takes the acknowledgement of this caller.
+    pub fn admit_acknowledgement(&self, key: &TeamKey, caller: u64, now: Moment) -> bool {
+        self.lock().teams.get_mut(key).is_some_and(|team| team.desk.admit_acknowledgement(caller, now))
+    }
+
     /// SteamID64 of the players whose links are in the team.
     pub fn players(&self, key: &TeamKey) -> HashSet<u64> {
         let known = self.lock();

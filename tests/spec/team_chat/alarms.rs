@@ -4,6 +4,7 @@ use companion::simulator::world::{BASE_ALARM, TEAM};
 use serde_json::{Value, json};
 
 use super::room::{APART, ChatRoom, MARLOW};
+use crate::harness::game::{self, BOB};
 
 const NOX: u64 = TEAM[0].0;
 
@@ -44,6 +45,31 @@ async fn an_alarm_is_said_in_the_team_and_acknowledged_there_by_its_user_alone()
     let is_shown = |state: &Value| state["raids"][&incident]["acks"].as_object().is_some_and(|acks| acks.len() == 1);
     room.client.until(&room.server, is_shown).await;
     assert_eq!(room.answers.iter().filter(|(_, text)| text.starts_with("ALARM")).count(), 1);
+}
+
+#[actix_web::test]
+async fn two_players_acknowledge_at_once_where_nothing_is_answered_and_the_owner_alone_asks() {
+    let mut room = announcing().await;
+    let mut bob = room.app.signed_in(BOB).await;
+    game::share(&mut room.alice, &room.server, &mut bob).await;
+    room.set(json!({ "questions": "owner" })).await;
+    for number in 0..7 {
+        room.pass(chrono::TimeDelta::milliseconds(2_100));
+        room.say(NOX, &format!("!decay armored wall {}", 100 + number));
+        room.answer().await;
+    }
+    room.until_noticed(Some("loop")).await;
+    room.pass(chrono::TimeDelta::milliseconds(2_100));
+    room.game.world(|world| world.fire_alarm(BASE_ALARM));
+    assert!(room.answer().await.starts_with("ALARM: "));
+    // Bob is a guest, and plays as Marlow.
+    room.say(NOX, "!ack");
+    room.say(MARLOW, "!ack");
+    let are_both = |list: &Value| list["alarms"][0]["acks"].as_object().is_some_and(|acks| acks.len() == 2);
+    room.alice.get_until(&format!("/paired-servers/{}/alarms", room.server), are_both).await;
+    room.pass(chrono::TimeDelta::seconds(61));
+    room.say(NOX, "!wipe");
+    assert!(room.answer().await.starts_with("wiped "), "the silence had no answer");
 }
 
 #[actix_web::test]

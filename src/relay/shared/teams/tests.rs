@@ -35,7 +35,7 @@ impl Handler<TeamNews> for NewsReader {
 
     fn handle(&mut self, news: TeamNews, _: &mut Self::Context) {
         let text = match news {
-            TeamNews::Asked { author, command } => format!("{author} {}", command.key().trim()),
+            TeamNews::Asked { author, command } => format!("{author} {}", command.key(author).trim()),
             TeamNews::Noticed(notice) => notice.word().to_owned(),
         };
         let _ = self.1.send((self.0.clone(), text));
@@ -230,6 +230,7 @@ async fn a_loop_ends_the_answers_that_wait_and_not_the_alarms() {
     let noticed = [room.next().await, room.next().await];
     assert_eq!(noticed, [(ALICE, "loop".to_owned()), (BOB, "loop".to_owned())]);
     assert!(!room.teams.admit(&team, EVE, "pop", at(5_000)));
+    assert!(room.teams.admit_acknowledgement(&team, EVE, at(5_000)));
     room.push(&team, ALICE, "answer", LineUse::Answer, 6_000);
     room.push(&team, ALICE, "raid", LineUse::Alarm, 6_000);
     assert_eq!(room.taken(&team, 6_000).1.line.text, "raid");

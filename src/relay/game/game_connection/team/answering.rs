@@ -17,13 +17,17 @@ use crate::{
             desk::ChatNotice,
             device_order::DeviceOrder,
             durations,
-            settings::{CommandWord, TeamRoles},
+            settings::{Audience, CommandWord, TeamRoles},
             speaker::LineUse,
             vocabulary::UnderstoodCommand,
         },
         time::Timestamp,
     },
-    relay::{game::commands::AskServer, shared::teams::TeamNews, state::live_state::GameUpdate},
+    relay::{
+        game::commands::AskServer,
+        shared::teams::{TeamKey, TeamNews},
+        state::live_state::GameUpdate,
+    },
 };
 
 /// Lines of one answer.
@@ -64,19 +68,25 @@ impl GameConnection {
         let settings = &self.commands.settings;
         let audience = match &command {
             UnderstoodCommand::Devices(..) => settings.devices,
-            UnderstoodCommand::BuiltIn(CommandWord::Leader, _) => settings.leader,
-            UnderstoodCommand::BuiltIn(..) => settings.questions,
+            UnderstoodCommand::BuiltIn(word, _) => settings.audience(*word),
         };
+        let (teams, now) = (&self.context.teams, self.context.clock.moment());
+        let is_admitted = || match &command {
+            UnderstoodCommand::BuiltIn(CommandWord::Ack, _) => teams.admit_acknowledgement(key, author, now),
+            _ => teams.admit(key, author, &command.key(author), now),
+        };
+        if self.may_give(key, author, audience) && is_admitted() {
+            self.with_texts(ctx, move |connection, texts, ctx| connection.carry_out(author, command, texts, ctx));
+        }
+    }
+
+    /// True if the owner lets this player give commands that are for these.
+    fn may_give(&self, key: &TeamKey, author: u64, audience: Audience) -> bool {
         let users = self.commands.users.union(&self.context.teams.players(key)).copied().collect();
         let roles = TeamRoles { owner: self.commands.player, users };
         // The team as the game shows it decides: a player who was kicked is in it no longer.
         let is_member = author == roles.owner || self.feed.live.state().members.get(&author).is_some();
-        let now = self.context.clock.moment();
-        if roles.may(settings, author, audience, is_member)
-            && self.context.teams.admit(key, author, &command.key(), now)
-        {
-            self.with_texts(ctx, move |connection, texts, ctx| connection.carry_out(author, command, texts, ctx));
-        }
+        roles.may(&self.commands.settings, author, audience, is_member)
     }
 
     fn carry_out(&mut self, author: u64, command: UnderstoodCommand, texts: &BotMessages, ctx: &mut Context<Self>) {
