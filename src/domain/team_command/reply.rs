@@ -51,11 +51,26 @@ fn is_mark(character: char) -> bool {
     !character.is_alphanumeric() && !is_picture
 }
 
+/// The texts with commas between, on all the lines that they need.
+pub fn lines(texts: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for text in texts {
+        match lines.last_mut().filter(|last| units(last) + units(&text) + 2 <= LINE) {
+            Some(last) => *last = format!("{last}, {text}"),
+            None => lines.push(text),
+        }
+    }
+    lines
+}
+
+fn units(text: &str) -> usize {
+    text.encode_utf16().count()
+}
+
 /// The texts with commas between, as many as fit with what comes before them.
 pub fn joined(before: &str, texts: impl IntoIterator<Item = String>) -> String {
     let mut all = before.to_owned();
     for (place, text) in texts.into_iter().enumerate() {
-        let units = |text: &str| text.encode_utf16().count();
         if place > 0 && units(&all) + units(&text) + 2 > LINE - 1 {
             return all + "…";
         }
@@ -70,10 +85,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn units(text: &str) -> usize {
-        text.encode_utf16().count()
-    }
 
     #[test]
     fn a_line_never_begins_like_a_command() {
@@ -95,6 +106,14 @@ mod tests {
         let many = joined("AFK: ", (0..50).map(|n| format!("Bob {n}m")));
         assert!(units(&many) <= LINE && many.starts_with("AFK: Bob 0m, Bob 1m") && many.ends_with('…'), "{many}");
         assert_eq!(joined("", ["a".to_owned(), "b".to_owned()]), "a, b");
+    }
+
+    #[test]
+    fn what_does_not_fit_on_a_line_is_on_the_next() {
+        let of = |lengths: &[usize]| lines(lengths.iter().map(|length| "x".repeat(*length)));
+        assert_eq!(of(&[63, 63, 1]).iter().map(|line| line.len()).collect::<Vec<_>>(), [LINE, 1]);
+        assert_eq!(of(&[200, 60, 66]).iter().map(|line| line.len()).collect::<Vec<_>>(), [200, LINE]);
+        assert_eq!((of(&[]), of(&[2, 3])), (Vec::new(), vec!["xx, xxx".to_owned()]));
     }
 
     proptest! {

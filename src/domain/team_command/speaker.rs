@@ -16,6 +16,8 @@ const LONGEST_PAUSE: TimeDelta = TimeDelta::seconds(30);
 const ECHO_WITHIN: TimeDelta = TimeDelta::seconds(3);
 /// A line that has waited longer is dropped: an old time of day is a wrong one.
 const STALE_AFTER: TimeDelta = TimeDelta::seconds(20);
+/// A reminder is of use for longer, and comes only once.
+const REMINDER_STALE_AFTER: TimeDelta = TimeDelta::minutes(2);
 /// Lines that wait.
 const WAITING: usize = 32;
 
@@ -24,6 +26,8 @@ const WAITING: usize = 32;
 pub enum LineUse {
     Announcement,
     Answer,
+    /// The end of a time that a player has set. No other bot makes us say it, so it is no part of a loop.
+    Reminder,
     Alarm,
 }
 
@@ -40,7 +44,7 @@ pub struct WaitingLine<T> {
 impl<T> WaitingLine<T> {
     /// True once it is too old to be said.
     pub fn is_stale(&self, now: Moment) -> bool {
-        now - self.since >= STALE_AFTER
+        now - self.since >= if self.purpose == LineUse::Reminder { REMINDER_STALE_AFTER } else { STALE_AFTER }
     }
 }
 
@@ -168,10 +172,11 @@ mod tests {
     #[test]
     fn alarms_go_before_answers_and_these_before_announcements() {
         use LineUse::*;
-        let mut speaker =
-            pushed(&[("news", Announcement), ("first", Answer), ("raid", Alarm), ("second", Answer), ("fire", Alarm)]);
-        let said = heard(&mut speaker, 0, 60_000);
-        assert_eq!(said, [("raid", 0), ("fire", 2_000), ("first", 4_000), ("second", 6_000), ("news", 8_000)]);
+        let lines = [("news", Announcement), ("first", Answer), ("raid", Alarm), ("second", Answer), ("fire", Alarm)];
+        let mut speaker = pushed(&lines);
+        speaker.push("timer", Reminder, at(0));
+        let said = heard(&mut speaker, 0, 60_000).into_iter().map(|(line, _)| line);
+        assert_eq!(said.collect::<Vec<_>>(), ["raid", "fire", "timer", "first", "second", "news"]);
     }
 
     #[test]
@@ -180,6 +185,8 @@ mod tests {
         speaker.push("new", LineUse::Answer, at(19_000));
         let NextLine::Say(WaitingLine { line: "new", .. }) = speaker.next(at(20_000)) else { panic!() };
         assert_eq!(speaker.next(at(20_000)), NextLine::Idle);
+        let mut late = pushed(&[("timer", LineUse::Reminder)]);
+        assert!(!late.is_idle(at(119_999)) && late.is_idle(at(120_000)));
     }
 
     #[test]

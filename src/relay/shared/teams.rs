@@ -273,7 +273,8 @@ impl Teams {
     pub fn push(&self, key: &TeamKey, line: SaidLine, purpose: LineUse, now: Moment) -> bool {
         let mut known = self.lock();
         let team = known.teams.entry(key.clone()).or_default();
-        if purpose != LineUse::Answer && !team.announced.is_first(&line.by, &line.text, now) {
+        let is_of_all = matches!(purpose, LineUse::Announcement | LineUse::Alarm);
+        if is_of_all && !team.announced.is_first(&line.by, &line.text, now) {
             if let Some(alarm) = line.alarm {
                 alarm.end(SpokenState::Superseded, None);
             }

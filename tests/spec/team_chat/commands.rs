@@ -146,6 +146,22 @@ async fn timers_are_in_the_state_and_end_late_after_a_restart() {
 }
 
 #[actix_web::test]
+async fn timers_that_end_together_are_all_said() {
+    let mut room = ChatRoom::watching(&[]).await;
+    for number in 1..=9 {
+        room.ask(&format!("!timer 10m errand {number}")).await;
+    }
+    let mut room = room.restart().await;
+    room.pass(TimeDelta::minutes(12));
+    let mut said = String::new();
+    while (1..=9).any(|number| !said.contains(&format!("errand {number}"))) {
+        said += &room.late_answer().await;
+    }
+    assert_eq!(room.ask("!timers").await, "no timer runs", "it is no loop");
+    assert!(room.answers.len() < 9 + 9, "{:?}", room.texts());
+}
+
+#[actix_web::test]
 async fn the_owner_decides_what_is_answered_and_to_which_players() {
     let mut room = ChatRoom::watching(&[]).await;
     let path = format!("/paired-servers/{}/chat-settings", room.server);

@@ -48,8 +48,9 @@ use crate::{
 const TEXTS_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
 /// A line that waited longer is no command.
 const FRESH: TimeDelta = TimeDelta::seconds(10);
-/// A line of ours whose answer was lost may be in a history until then: it was said within 20 s, by the game's clock.
-const ECHO_WITHIN: TimeDelta = TimeDelta::minutes(1);
+/// A line of ours whose answer was lost may be in a history until then: it was said within two minutes, by the game's
+/// clock.
+const ECHO_WITHIN: TimeDelta = TimeDelta::minutes(3);
 /// Lines that wait.
 const UNREAD: usize = 64;
 

@@ -233,8 +233,16 @@ async fn a_loop_ends_the_answers_that_wait_and_not_the_alarms() {
     assert!(room.teams.admit_acknowledgement(&team, EVE, at(5_000)));
     room.push(&team, ALICE, "answer", LineUse::Answer, 6_000);
     room.push(&team, ALICE, "raid", LineUse::Alarm, 6_000);
+    for number in 0..8 {
+        room.push(&team, ALICE, &format!("timer {number}"), LineUse::Reminder, 6_000);
+    }
     assert_eq!(room.taken(&team, 6_000).1.line.text, "raid");
-    assert!(room.is_over(&team, 6_000));
+    for number in 0..8 {
+        let (_, line) = room.taken(&team, 6_000 + 2_000 * number);
+        assert_eq!(line.line.text, format!("timer {number}"));
+        room.teams.said(&team, line, SayOutcome::Said, at(6_000 + 2_000 * number));
+    }
+    assert!(room.is_over(&team, 22_000));
     assert!(room.teams.admit(&team, EVE, "pop", at(64_000)));
     assert!(!room.teams.admit(&led_by(BOB), EVE, "pop", at(64_000)), "there is no such team");
 }

@@ -9,7 +9,8 @@ use super::super::GameConnection;
 use crate::{
     db::{engine::pool::Db, team_timers},
     domain::{
-        team_command::{durations, speaker::LineUse},
+        chat_answers::BotMessages,
+        team_command::{durations, reply, speaker::LineUse},
         team_timer::{TeamTimer, free_number},
         time::Timestamp,
     },
@@ -20,6 +21,15 @@ use crate::{
 const LATE: TimeDelta = TimeDelta::seconds(60);
 /// Time of a notice of a loop, which is that of the silence.
 const NOTICED_FOR: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// The words for the end of a timer.
+fn ended(texts: &BotMessages, TeamTimer { text, ends_at, .. }: &TeamTimer, now: Timestamp) -> String {
+    let late = now - *ends_at;
+    match late >= LATE {
+        true => texts.say("team.timer.late", &[("late", &durations::shown(late)), ("text", text)]),
+        false => texts.say("team.timer.ended", &[("text", text)]),
+    }
+}
 
 impl GameConnection {
     /// Plans a look at the commands for when something is due.
@@ -119,20 +129,17 @@ impl GameConnection {
 
     fn timers_due(&mut self, ctx: &mut Context<Self>) {
         let now: Timestamp = self.context.clock.now();
-        for (id, TeamTimer { text, ends_at, .. }) in self.timers() {
-            if ends_at > now {
-                continue;
-            }
-            self.delete_timer(id, ctx);
-            self.with_texts(ctx, move |connection, texts, _| {
-                let late = now - ends_at;
-                let said = match late >= LATE {
-                    true => texts.say("team.timer.late", &[("late", &durations::shown(late)), ("text", &text)]),
-                    false => texts.say("team.timer.ended", &[("text", &text)]),
-                };
-                connection.say(&said, LineUse::Answer);
-            });
+        let mut due = self.timers();
+        due.retain(|(_, timer)| timer.ends_at <= now);
+        due.sort_by_key(|(_, timer)| timer.ends_at);
+        if due.is_empty() {
+            return;
         }
+        due.iter().for_each(|(id, _)| self.delete_timer(id.clone(), ctx));
+        self.with_texts(ctx, move |connection, texts, _| {
+            let ended = due.iter().map(|(_, timer)| ended(texts, timer, now));
+            reply::lines(ended).iter().for_each(|line| connection.say(line, LineUse::Reminder));
+        });
     }
 
     /// The world is another: the database drops the timers with its notes.
