@@ -16,4 +16,5 @@ pub mod reply;
 pub mod settings;
 pub mod speaker;
 pub mod stillness;
+pub mod turn_back;
 pub mod vocabulary;

@@ -74,7 +74,7 @@ impl Stopping {
     /// Waits until everything is stored that came before.
     pub async fn keep_all(&self) {
         let RelayContext { journal, write_behind, .. } = &*self.kept;
-        if let (false, ()) =
+        if let (false, _) =
             tokio::join!(journal.unsaved_alarms.keep_all(STORED_WITHIN, KEPT_WITHIN), write_behind.flush(KEPT_WITHIN))
         {
             log::error!("neither the database nor the journal took the last alarms");

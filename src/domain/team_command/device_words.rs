@@ -30,17 +30,25 @@ pub enum SwitchOutcome {
     NoAnswer,
 }
 
-/// The outcome in words; `back` is the time after which it is turned back.
+/// The turning back of a switch, as it is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaidTurnBack {
+    /// Time until then.
+    pub lasts: TimeDelta,
+    /// True once that is stored, so that a restart of the service changes nothing.
+    pub is_stored: bool,
+}
+
+/// The outcome in words; with `back` it is turned back.
 pub fn outcome(
     texts: &BotMessages,
     device: &Device,
     words: &OwnWords,
     outcome: SwitchOutcome,
-    back: Option<TimeDelta>,
+    back: Option<SaidTurnBack>,
 ) -> String {
     let name = device_name(device, words.command.as_deref());
     let named = |text: &str| texts.say(text, &[("device", &name)]);
-    let state = |value: bool| if value { "on" } else { "off" };
     let (mut said, value) = match outcome {
         SwitchOutcome::Turned(value) => {
             let own = if value { &words.on } else { &words.off };
@@ -53,18 +61,25 @@ pub fn outcome(
         SwitchOutcome::Removed => return named("team.device.removed"),
         SwitchOutcome::NoAnswer => return named("team.device.noAnswer"),
     };
-    if let Some(back) = back {
+    if let Some(SaidTurnBack { lasts, is_stored }) = back {
         let text = if value { "team.device.backOff" } else { "team.device.backOn" };
-        said += &texts.say(text, &[("time", &durations::shown(back))]);
+        said += &texts.say(text, &[("time", &durations::shown(lasts))]);
+        if !is_stored {
+            said += &texts.say("team.device.backUnstored", &[]);
+        }
     }
     said
 }
 
-/// A switch was turned back after its time.
-pub fn turned_back(texts: &BotMessages, device: &Device, words: &OwnWords, value: bool) -> String {
-    let state = if value { "on" } else { "off" };
+fn state(value: bool) -> &'static str {
+    if value { "on" } else { "off" }
+}
+
+/// A switch was turned back after its time, or that is given up.
+pub fn turned_back(texts: &BotMessages, device: &Device, words: &OwnWords, value: bool, has_turned: bool) -> String {
     let name = device_name(device, words.command.as_deref());
-    texts.say("team.device.back", &[("device", &name), ("state", state)])
+    let text = if has_turned { "team.device.back" } else { "team.device.backFailed" };
+    texts.say(text, &[("device", &name), ("state", state(value))])
 }
 
 /// The state of a device in words; `triggered` is when an alarm last went off.
@@ -122,8 +137,9 @@ mod tests {
     fn the_state_that_was_seen_is_said_in_the_words_of_the_owner_if_there_are_any() {
         let (texts, gate) = (BotMessages::default(), device(DeviceKind::Switch, Some(true)));
         let own = OwnWords { on: Some("The gate opens".into()), ..OwnWords::default() };
-        let said = |words: &OwnWords, done, back: Option<i64>| {
-            outcome(&texts, &gate, words, done, back.map(TimeDelta::seconds))
+        let back = |seconds, is_stored| SaidTurnBack { lasts: TimeDelta::seconds(seconds), is_stored };
+        let said = |words: &OwnWords, done, seconds: Option<i64>| {
+            outcome(&texts, &gate, words, done, seconds.map(|seconds| back(seconds, true)))
         };
         assert_eq!(said(&own, SwitchOutcome::Turned(true), None), "The gate opens");
         assert_eq!(said(&own, SwitchOutcome::Turned(false), None), "Gate is off");
@@ -132,12 +148,16 @@ mod tests {
         assert_eq!(said(&own, SwitchOutcome::Already(false), Some(60)), "Gate is already off, on again in 60s");
         assert_eq!(said(&own, SwitchOutcome::NoAnswer, Some(60)), "Gate does not answer");
         assert_eq!(said(&own, SwitchOutcome::Removed, None), "Gate is gone, or its tool cupboard was lost");
-        assert_eq!(turned_back(&texts, &gate, &own, false), "Gate is off again");
+        let unsure = outcome(&texts, &gate, &own, SwitchOutcome::Turned(false), Some(back(60, false)));
+        assert_eq!(unsure, "Gate is off, on again in 60s unless the service restarts");
+        assert_eq!(turned_back(&texts, &gate, &own, false, true), "Gate is off again");
+        let given_up = "Gate does not turn off again, I try no longer";
+        assert_eq!(turned_back(&texts, &gate, &own, false, false), given_up);
         let nameless = Device { name: "4242".into(), label: None, ..gate.clone() };
         let own = OwnWords { command: Some("Tor".into()), ..own };
         assert_eq!(outcome(&texts, &nameless, &own, SwitchOutcome::Already(true), None), "Tor is already on");
-        assert_eq!(turned_back(&texts, &nameless, &own, false), "Tor is off again");
-        assert_eq!(turned_back(&texts, &nameless, &OwnWords::default(), false), "4242 is off again");
+        assert_eq!(turned_back(&texts, &nameless, &own, false, true), "Tor is off again");
+        assert_eq!(turned_back(&texts, &nameless, &OwnWords::default(), false, true), "4242 is off again");
     }
 
     #[test]

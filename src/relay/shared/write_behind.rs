@@ -32,7 +32,9 @@ use crate::{
         markets::{self, MarketStep},
         paired_servers,
         query_failures::log_failure,
-        shop_watches, smart_devices, spoken_alarms, team_timers, timeline,
+        shop_watches, smart_devices, spoken_alarms,
+        switch_backs::{self, SwitchBack},
+        team_timers, timeline,
     },
     domain::{
         backoff::Backoff,
@@ -95,6 +97,10 @@ pub enum Record {
     GameNotes(ServerId, Vec<StoredNote>),
     /// The timer of a team's chat with this id has ended.
     TimerEnded(Arc<str>),
+    /// A switch of this server turns back.
+    TurnsBack(ServerId, SwitchBack),
+    /// This switch of this server has turned back, or stays as it is.
+    TurnedBack(ServerId, Arc<str>),
     /// The way of this incident's line into the team's chat.
     Spoken(ServerId, Arc<str>, SpokenLine),
     /// The world of this server was wiped then: its map notes and timers are gone.
@@ -180,17 +186,15 @@ impl WriteBehind {
         }
     }
 
-    /// Waits until everything before is stored, but no longer than this.
-    pub async fn flush(&self, deadline: Duration) {
+    /// Waits until everything before is stored, but no longer than this; true if it is.
+    pub async fn flush(&self, deadline: Duration) -> bool {
         let (done, stored) = oneshot::channel();
-        let flushed = async {
-            if self.queue.send(Message::Flush(done)).await.is_ok() {
-                let _ = stored.await;
-            }
-        };
-        if timeout(deadline, flushed).await.is_err() {
+        let flushed = async { self.queue.send(Message::Flush(done)).await.is_ok() && stored.await.is_ok() };
+        let flushed = timeout(deadline, flushed).await;
+        if flushed.is_err() {
             log::warn!("what waits to be stored was not stored in time");
         }
+        flushed.unwrap_or(false)
     }
 }
 
@@ -286,6 +290,8 @@ fn write(db: &mut Db, record: &Record) -> Result<(), DbError> {
         Record::Note(server, note) => map_notes::insert(db, server, note),
         Record::GameNotes(server, notes) => map_notes::replace_game_notes(db, server, notes),
         Record::TimerEnded(id) => team_timers::delete(db, id).map(drop),
+        Record::TurnsBack(server, back) => switch_backs::put(db, server, back),
+        Record::TurnedBack(server, device) => switch_backs::delete(db, server, device),
         Record::Spoken(server, incident, line) => spoken_alarms::put(db, server, incident, *line),
         Record::NotesWiped(server, at) => {
             map_notes::wipe(db, server, *at)?;

@@ -133,6 +133,22 @@ async fn a_device_is_switched_by_its_word_and_turns_back_after_a_restart() {
     assert_eq!(room.alice.get(&groups).await.json()["groups"], json!([]));
 }
 
+/// Slow, as the toggle waits for its deadline.
+#[actix_web::test]
+async fn a_switch_that_has_not_answered_turns_back_all_the_same() {
+    let mut room = ChatRoom::watching(&[GATE_SWITCH]).await;
+    room.edit_device(GATE_SWITCH, json!({ "customCommand": "gate", "label": "Gate" })).await;
+    room.game.faults(|faults| faults.stuck = true);
+    assert_eq!(room.ask("!gate on 60s").await, "Gate does not answer");
+    let gate = GATE_SWITCH.to_string();
+    room.client.until(&room.server, |state| state["devices"][&gate]["turnsBack"]["value"] == false).await;
+    room.game.faults(|faults| faults.stuck = false);
+    room.game.world(|world| world.set_switch(GATE_SWITCH, true)).unwrap();
+    room.client.until(&room.server, |state| state["devices"][&gate]["value"] == true).await;
+    room.pass(TimeDelta::seconds(61));
+    assert_eq!(room.answer().await, "Gate is off again");
+}
+
 #[actix_web::test]
 async fn timers_are_in_the_state_and_end_late_after_a_restart() {
     let mut room = ChatRoom::watching(&[]).await;

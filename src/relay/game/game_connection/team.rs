@@ -33,6 +33,7 @@ use crate::{
             election::server_of_link,
             settings::TeamChatSettings,
             speaker::LineUse,
+            turn_back::PendingTurnBack,
             vocabulary::{DeviceCommand, Vocabulary, folded},
         },
         team_timer::TeamTimer,
@@ -124,7 +125,8 @@ impl GameConnection {
         commands.words = devices.into_iter().map(words).collect();
         // Later changes are made here and then stored: a later read may be older.
         if !std::mem::replace(&mut commands.is_loaded, true) {
-            let by_id = |back: SwitchBack| (Arc::from(back.device_id.as_str()), back);
+            let by_id =
+                |back: SwitchBack| (Arc::from(back.device_id.as_str()), PendingTurnBack::new(back.value, back.due_at));
             commands.switch_backs = switch_backs.into_iter().map(by_id).collect();
             let timers = timers.into_iter().map(|(id, timer)| (id.into(), timer)).collect();
             self.update(GameUpdate::Timers(timers), ctx);

@@ -9,11 +9,11 @@ use actix::SpawnHandle;
 use chrono::TimeDelta;
 
 use crate::{
-    db::switch_backs::SwitchBack,
     domain::{
         ids::UserId,
         team_command::{
-            device_words::OwnWords, memory::WorldMemory, settings::TeamChatSettings, vocabulary::Vocabulary,
+            device_words::OwnWords, memory::WorldMemory, settings::TeamChatSettings, turn_back::PendingTurnBack,
+            vocabulary::Vocabulary,
         },
         time::{Moment, Timestamp},
     },
@@ -35,7 +35,7 @@ pub struct TeamCommands {
     pub(super) vocabulary: Arc<Vocabulary>,
     pub(super) memory: WorldMemory,
     /// Switches that turn back, by device id.
-    pub(super) switch_backs: HashMap<Arc<str>, SwitchBack>,
+    pub(super) switch_backs: HashMap<Arc<str>, PendingTurnBack>,
     /// The switches that were turned from the chat lately.
     pub(super) turned: HashMap<Arc<str>, Moment>,
     /// The switches that turn back now.

@@ -8,28 +8,34 @@ use futures_util::future::join_all;
 
 use super::super::GameConnection;
 use crate::{
-    db::{engine::pool::Db, switch_backs, switch_backs::SwitchBack},
+    db::switch_backs::SwitchBack,
     domain::{
         chat_answers::BotMessages,
         device::{Device, DeviceKind, Reachable, TurnBack},
         team_command::{
             device_order::{DeviceOrder, DeviceWish},
-            device_words::{self, OwnWords, SwitchOutcome},
+            device_words::{self, OwnWords, SaidTurnBack, SwitchOutcome},
             reply,
             speaker::LineUse,
+            turn_back::PendingTurnBack,
             vocabulary::DeviceCommand,
         },
         time::Timestamp,
     },
     relay::{
-        game::commands::{CommandError, DeviceToggle, Wish},
+        game::{
+            commands::{CommandError, DeviceToggle, Wish},
+            toggles::ToggleResult,
+        },
+        shared::write_behind::Record,
         state::live_state::GameUpdate,
     },
 };
 
-/// A switch that did not turn back is tried again after this time, and not longer than this.
-const TRIED_AGAIN: TimeDelta = TimeDelta::seconds(30);
-const TRIED_FOR: TimeDelta = TimeDelta::hours(1);
+/// A switch that was turned from the chat is not announced for this time.
+const TURNED_LATELY: TimeDelta = TimeDelta::seconds(30);
+/// Longest wait of an answer until it is stored that a switch turns back.
+const STORED_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 type NamedDevice = (Arc<str>, Arc<Device>);
 
@@ -63,7 +69,7 @@ impl GameConnection {
             _ => None,
         };
         let now = self.context.clock.moment();
-        self.commands.turned.retain(|_, at| now - *at < TRIED_AGAIN);
+        self.commands.turned.retain(|_, at| now - *at < TURNED_LATELY);
         let own = ctx.address();
         let toggles = switches.into_iter().map(|(id, device)| {
             let has_value = device.reachable == Reachable::Ok && wanted.is_some() && device.value == wanted;
@@ -86,14 +92,36 @@ impl GameConnection {
         let toggles = join_all(toggles.collect::<Vec<_>>());
         ctx.spawn(toggles.into_actor(self).map(move |outcomes, connection, ctx| {
             for (id, _, outcome) in &outcomes {
-                if let SwitchOutcome::Turned(value) | SwitchOutcome::Already(value) = outcome {
+                let value = match outcome {
+                    SwitchOutcome::Turned(value) | SwitchOutcome::Already(value) => Some(*value),
+                    // The game may have turned it all the same, and it turned back before.
+                    SwitchOutcome::NoAnswer => wanted.filter(|_| order.lasts.is_some()),
+                    SwitchOutcome::Removed => None,
+                };
+                if let Some(value) = value {
                     let due_at = order.lasts.map(|lasts| connection.context.clock.now() + lasts);
                     connection.turn_back_at(id, !value, due_at, ctx);
                 }
             }
+            connection.say_outcomes(command, outcomes, order.lasts, ctx);
+        }));
+    }
+
+    /// Says what became of the devices; if they turn back, once that is stored.
+    fn say_outcomes(
+        &self,
+        command: DeviceCommand,
+        outcomes: Vec<(Arc<str>, Arc<Device>, SwitchOutcome)>,
+        lasts: Option<TimeDelta>,
+        ctx: &mut Context<Self>,
+    ) {
+        let write_behind = self.context.write_behind.clone();
+        let stored = async move { lasts.is_none() || write_behind.flush(STORED_WITHIN).await };
+        ctx.spawn(stored.into_actor(self).map(move |is_stored, connection, ctx| {
             connection.with_texts(ctx, move |connection, texts, _| {
+                let back = lasts.map(|lasts| SaidTurnBack { lasts, is_stored });
                 let said = outcomes.iter().map(|(id, device, outcome)| {
-                    device_words::outcome(texts, device, &connection.words(id), *outcome, order.lasts)
+                    device_words::outcome(texts, device, &connection.words(id), *outcome, back)
                 });
                 connection.say_devices(&command, said);
             });
@@ -119,15 +147,9 @@ impl GameConnection {
     fn turn_back_at(&mut self, id: &Arc<str>, value: bool, due_at: Option<Timestamp>, ctx: &mut Context<Self>) {
         let Some(due_at) = due_at else { return self.forget_turn_back(id, ctx) };
         let back = SwitchBack { device_id: id.to_string(), value, due_at };
-        self.commands.switch_backs.insert(id.clone(), back.clone());
+        self.commands.switch_backs.insert(id.clone(), PendingTurnBack::new(value, due_at));
         self.show_turn_backs(ctx);
-        let (pool, server) = (self.context.pool.clone(), self.server.clone());
-        let stored = async move { pool.write(move |db: &mut Db| switch_backs::put(db, &server, &back)).await };
-        ctx.spawn(stored.into_actor(self).map(|stored, connection, _| {
-            if let Err(error) = stored {
-                log::warn!(server = connection.server.as_str(); "a switch turns back only in this process: {error}");
-            }
-        }));
+        self.context.write_behind.store(Record::TurnsBack(self.server.clone(), back));
         self.plan_commands(ctx);
     }
 
@@ -137,19 +159,13 @@ impl GameConnection {
             return;
         }
         self.show_turn_backs(ctx);
-        let (pool, server, device) = (self.context.pool.clone(), self.server.clone(), id.clone());
-        let deleted = async move { pool.write(move |db: &mut Db| switch_backs::delete(db, &server, &device)).await };
-        ctx.spawn(deleted.into_actor(self).map(|deleted, connection, _| {
-            if let Err(error) = deleted {
-                log::warn!(server = connection.server.as_str(); "a switch may turn back once more: {error}");
-            }
-        }));
+        self.context.write_behind.store(Record::TurnedBack(self.server.clone(), id.clone()));
     }
 
     /// Shows on each switch whether it turns back, and when.
     pub(super) fn show_turn_backs(&mut self, ctx: &mut Context<Self>) {
         let shown =
-            |(id, back): (&Arc<str>, &SwitchBack)| (id.clone(), TurnBack { value: back.value, at: back.due_at });
+            |(id, back): (&Arc<str>, &PendingTurnBack)| (id.clone(), TurnBack { value: back.value, at: back.due_at });
         let backs = self.commands.switch_backs.iter().map(shown).collect();
         self.update(GameUpdate::TurnBacks(backs), ctx);
     }
@@ -163,45 +179,38 @@ impl GameConnection {
     /// Turns back the switches whose time has come.
     pub(super) fn turn_back_due(&mut self, ctx: &mut Context<Self>) {
         let (now, Some(owner)) = (self.context.clock.now(), self.commands.owner.clone()) else { return };
-        let due: Vec<(Arc<str>, SwitchBack)> = self
-            .commands
-            .switch_backs
-            .iter()
-            .filter(|(_, back)| back.due_at <= now)
-            .map(|(id, back)| (id.clone(), back.clone()))
-            .collect();
-        for (id, back) in due {
+        let tried = self.commands.switch_backs.iter_mut();
+        let due = tried.filter_map(|(id, back)| back.begin_try(now).then(|| (id.clone(), back.value)));
+        for (id, value) in due.collect::<Vec<_>>() {
             let moment = self.context.clock.moment();
             self.commands.turned.insert(id.clone(), moment);
-            let wish = Wish { value: Some(back.value), by: owner.clone() };
+            let wish = Wish { value: Some(value), by: owner.clone() };
             let toggled = ctx.address().send(DeviceToggle { device: id.to_string(), wish });
-            // Until there is an answer it is not tried again.
-            self.commands.switch_backs.get_mut(&id).expect("it is due").due_at = now + TRIED_AGAIN;
             self.commands.turning_back.insert(id.clone());
             ctx.spawn(toggled.into_actor(self).map(move |toggled, connection, ctx| {
                 connection.commands.turning_back.remove(&id);
-                match toggled.unwrap_or(Err(CommandError::Internal)) {
-                    Ok(value) => {
-                        connection.forget_turn_back(&id, ctx);
-                        connection.with_texts(ctx, move |connection, texts, _| {
-                            if let Some(device) = connection.feed.live.state().devices.get(&id) {
-                                connection.say(
-                                    &device_words::turned_back(texts, device, &connection.words(&id), value),
-                                    LineUse::Answer,
-                                );
-                            }
-                        });
-                    }
-                    Err(CommandError::DeviceRemoved | CommandError::UnknownDevice | CommandError::NotASwitch) => {
-                        connection.forget_turn_back(&id, ctx);
-                    }
-                    Err(_) if connection.context.clock.now() - back.due_at > TRIED_FOR => {
-                        connection.forget_turn_back(&id, ctx);
-                    }
-                    Err(_) => connection.plan_commands(ctx),
-                }
+                connection.tried_to_turn_back(id, value, toggled.unwrap_or(Err(CommandError::Internal)), ctx);
             }));
         }
-        self.show_turn_backs(ctx);
+    }
+
+    /// A switch has turned back, or not. It is given up in the end, and the team knows.
+    fn tried_to_turn_back(&mut self, id: Arc<str>, value: bool, toggled: ToggleResult, ctx: &mut Context<Self>) {
+        let has_turned = match toggled {
+            Ok(_) => true,
+            Err(CommandError::DeviceRemoved | CommandError::UnknownDevice | CommandError::NotASwitch) => {
+                return self.forget_turn_back(&id, ctx);
+            }
+            Err(_) if self.commands.switch_backs.get(&id).is_some_and(PendingTurnBack::is_hopeless) => false,
+            Err(_) => return self.plan_commands(ctx),
+        };
+        self.forget_turn_back(&id, ctx);
+        self.with_texts(ctx, move |connection, texts, _| {
+            if let Some(device) = connection.feed.live.state().devices.get(&id) {
+                let words = connection.words(&id);
+                let said = device_words::turned_back(texts, device, &words, value, has_turned);
+                connection.say(&said, LineUse::Reminder);
+            }
+        });
     }
 }

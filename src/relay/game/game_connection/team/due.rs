@@ -10,7 +10,7 @@ use crate::{
     db::{engine::pool::Db, team_timers},
     domain::{
         chat_answers::BotMessages,
-        team_command::{durations, reply, speaker::LineUse},
+        team_command::{durations, reply, speaker::LineUse, turn_back::PendingTurnBack},
         team_timer::{TeamTimer, free_number},
         time::Timestamp,
     },
@@ -36,7 +36,7 @@ impl GameConnection {
     pub(super) fn plan_commands(&mut self, ctx: &mut Context<Self>) {
         let now = self.context.clock.moment();
         let timers = self.feed.live.state().timers.iter().map(|(_, timer)| timer.ends_at);
-        let backs = self.commands.switch_backs.values().map(|back| back.due_at);
+        let backs = self.commands.switch_backs.values().map(PendingTurnBack::next_try);
         let promotion = self.commands.promotion.as_ref().filter(|promotion| !promotion.is_said);
         let times = timers.chain(backs).map(|at| now.at(at));
         let due = times.chain(promotion.map(|promotion| promotion.until)).min();
