@@ -53,6 +53,8 @@ pub enum TeamNews {
     Asked { author: u64, command: UnderstoodCommand },
     /// The owner should know of this.
     Noticed(ChatNotice),
+    /// This player has asked another link for no announcements until then.
+    Muted { author: u64, until: Option<Timestamp> },
 }
 
 /// The link of a game connection, for its team.
@@ -267,6 +269,15 @@ impl Teams {
         let known = self.lock();
         let links = known.teams.get(key).into_iter().flat_map(|team| &team.links);
         links.filter(|link| link.link.player() == player).cloned().collect()
+    }
+
+    /// Passes a mute on to the other links of the team: each announces for itself.
+    pub fn pass_mute_on(&self, key: &TeamKey, by: &ServerId, author: u64, until: Option<Timestamp>) {
+        let known = self.lock();
+        let links = known.teams.get(key).into_iter().flat_map(|team| &team.links);
+        for link in links.filter(|link| link.server != *by) {
+            link.news.do_send(TeamNews::Muted { author, until });
+        }
     }
 
     /// Adds a line to say, unless another of our users has just announced the same. True if a task must begin to say the lines of this team.

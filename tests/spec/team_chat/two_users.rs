@@ -3,7 +3,7 @@
 use companion::simulator::world::TEAM;
 use serde_json::json;
 
-use super::room::{APART, ChatRoom, game_of_two, pair_bob};
+use super::room::{APART, ChatRoom, MARLOW, game_of_two, pair_bob};
 use crate::harness::{
     app::TestApp,
     browser::Browser,
@@ -78,9 +78,8 @@ async fn a_game_server_that_is_paired_by_name_and_by_address_is_one() {
     assert_eq!(room.answers.len(), 4, "{:?}", room.texts());
 }
 
-#[actix_web::test]
-async fn what_two_users_announce_is_said_once() {
-    let (mut room, mut bob, _other, second) = with_bob("localhost").await;
+/// Both announce deaths, and their links know it.
+async fn announce_deaths(room: &mut ChatRoom, bob: &mut Browser, second: &str) {
     let wanted = json!({ "announcements": { "death": true } });
     room.set(wanted.clone()).await;
     let patched = bob.patch(&format!("/paired-servers/{second}/chat-settings"), &wanted).await;
@@ -93,6 +92,34 @@ async fn what_two_users_announce_is_said_once() {
         assert_eq!(room.answers.last().unwrap().0, player);
     }
     room.pass(APART);
+}
+
+#[actix_web::test]
+async fn a_mute_holds_for_all_who_announce_in_the_team() {
+    let (mut room, mut bob, _other, second) = with_bob(LOOPBACK).await;
+    announce_deaths(&mut room, &mut bob, &second).await;
+    let settings = format!("/paired-servers/{second}/chat-settings");
+    room.say(TEAM[2].0, "!mute");
+    assert_eq!(room.answer().await, "quiet for 30m; I still answer");
+    bob.get_until(&settings, |shown| shown["mutedUntil"].is_string()).await;
+    room.game.world(|world| world.kill(TEAM[2].0));
+    for line in ["!team", "!alive"] {
+        let answer = room.ask(line).await;
+        assert!(!answer.contains(" died"), "{answer}");
+    }
+    room.pass(APART);
+    room.say(TEAM[2].0, "!unmute");
+    assert_eq!(room.answer().await, "announcements are back");
+    bob.get_until(&settings, |shown| shown["mutedUntil"].is_null()).await;
+    room.pass(APART);
+    room.game.world(|world| world.kill(MARLOW));
+    assert!(room.answer().await.starts_with("Marlow died"), "{:?}", room.texts());
+}
+
+#[actix_web::test]
+async fn what_two_users_announce_is_said_once() {
+    let (mut room, mut bob, _other, second) = with_bob("localhost").await;
+    announce_deaths(&mut room, &mut bob, &second).await;
     room.game.world(|world| world.kill(TEAM[2].0));
     let said = room.answer().await;
     assert!(said.starts_with(&format!("{} died", TEAM[2].1)), "{said}");

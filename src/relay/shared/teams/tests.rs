@@ -37,6 +37,7 @@ impl Handler<TeamNews> for NewsReader {
         let text = match news {
             TeamNews::Asked { author, command } => format!("{author} {}", command.key(author).trim()),
             TeamNews::Noticed(notice) => notice.word().to_owned(),
+            TeamNews::Muted { author, until } => format!("{author} muted {}", until.is_some()),
         };
         let _ = self.1.send((self.0.clone(), text));
     }
@@ -265,6 +266,19 @@ async fn another_bot_is_noticed_also_while_our_answer_is_on_its_way() {
         room.teams.said(&team, line, SayOutcome::Said, at(now));
     }
     assert_eq!(room.next().await, (ALICE, "other_bot".to_owned()));
+}
+
+#[actix::test]
+async fn a_mute_is_passed_on_to_the_other_links_of_the_team() {
+    let (mut room, team) = (LinkedRoom::new(), led_by(ALICE));
+    room.join(ALICE, &team, 0);
+    room.join(BOB, &team, 0);
+    let alice = ALICE.to_string().as_str().into();
+    room.teams.pass_mute_on(&team, &alice, EVE, Some(at(60_000).stamp));
+    room.teams.pass_mute_on(&led_by(BOB), &alice, EVE, None);
+    room.teams.pass_mute_on(&team, &alice, EVE, None);
+    assert_eq!(room.next().await, (BOB, "9 muted true".to_owned()));
+    assert_eq!(room.next().await, (BOB, "9 muted false".to_owned()));
 }
 
 #[actix::test]

@@ -17,7 +17,7 @@ use crate::{
             desk::ChatNotice,
             device_order::DeviceOrder,
             durations,
-            settings::{Audience, CommandWord, TeamRoles},
+            settings::{Audience, CommandWord, TeamChatSettings, TeamRoles},
             speaker::LineUse,
             vocabulary::UnderstoodCommand,
         },
@@ -39,6 +39,7 @@ impl Handler<TeamNews> for GameConnection {
     fn handle(&mut self, news: TeamNews, ctx: &mut Self::Context) {
         match news {
             TeamNews::Asked { author, command } => self.command_asked(author, command, ctx),
+            TeamNews::Muted { author, until } => self.muted_elsewhere(author, until, ctx),
             TeamNews::Noticed(notice) => {
                 log::warn!(server = self.server.as_str(), notice = notice.word(); "team chat");
                 self.update(GameUpdate::ChatNotice(Some(notice)), ctx);
@@ -112,9 +113,9 @@ impl GameConnection {
             TeamReply::AddNote { category, label, x, y } => self.add_note(category, label, (x, y), ctx),
             TeamReply::Mute(lasts) => {
                 let until = self.context.clock.now() + lasts;
-                self.mute(Some(until), texts.say("team.mute", &[("time", &durations::shown(lasts))]), ctx);
+                self.mute(author, Some(until), texts.say("team.mute", &[("time", &durations::shown(lasts))]), ctx);
             }
-            TeamReply::Unmute => self.mute(None, texts.say("team.unmute", &[]), ctx),
+            TeamReply::Unmute => self.mute(author, None, texts.say("team.unmute", &[]), ctx),
             TeamReply::Acknowledge(incidents) => self.acknowledge(author, incidents, ctx),
         }
     }
@@ -207,25 +208,43 @@ impl GameConnection {
         }));
     }
 
-    /// Announcements are left out until then.
-    fn mute(&mut self, until: Option<Timestamp>, said: String, ctx: &mut Context<Self>) {
-        self.commands.settings.muted_until = until;
-        let (pool, server) = (self.context.pool.clone(), self.server.clone());
-        let stored = async move {
-            let mute = move |db: &mut Db| {
-                let settings = team_chat_settings::get(db, &server)?;
-                team_chat_settings::put(
-                    db,
-                    &server,
-                    &crate::domain::team_command::settings::TeamChatSettings { muted_until: until, ..settings },
-                )
-            };
-            pool.write(mute).await
-        };
+    /// Announcements are left out until then, also those of the team's other links.
+    fn mute(&mut self, author: u64, until: Option<Timestamp>, said: String, ctx: &mut Context<Self>) {
+        if let Some(key) = &self.commands.key {
+            self.context.teams.pass_mute_on(key, &self.server, author, until);
+        }
+        let stored = self.keep_mute(until);
         ctx.spawn(stored.into_actor(self).map(move |stored, connection, ctx| match stored {
             Ok(()) => connection.say(&said, LineUse::Answer),
             Err(_) => connection.say_failed(ctx),
         }));
+    }
+
+    /// A player has muted the team at another link, which answers. It holds here if the owner lets the player mute.
+    fn muted_elsewhere(&mut self, author: u64, until: Option<Timestamp>, ctx: &mut Context<Self>) {
+        let word = if until.is_some() { CommandWord::Mute } else { CommandWord::Unmute };
+        let settings = &self.commands.settings;
+        let may_give = |key: &TeamKey| self.may_give(key, author, settings.audience(word));
+        if !settings.commands.contains(&word) || !self.commands.key.as_ref().is_some_and(may_give) {
+            return;
+        }
+        let stored = self.keep_mute(until);
+        ctx.spawn(stored.into_actor(self).map(|stored, connection, _| {
+            if let Err(error) = stored {
+                log::warn!(server = connection.server.as_str(); "a mute holds only in this process: {error}");
+            }
+        }));
+    }
+
+    /// Leaves announcements out from now on, and stores it.
+    fn keep_mute(&mut self, until: Option<Timestamp>) -> impl Future<Output = Result<(), DbError>> + use<> {
+        self.commands.settings.muted_until = until;
+        let (pool, server) = (self.context.pool.clone(), self.server.clone());
+        let mute = move |db: &mut Db| {
+            let settings = team_chat_settings::get(db, &server)?;
+            team_chat_settings::put(db, &server, &TeamChatSettings { muted_until: until, ..settings })
+        };
+        async move { pool.write(mute).await }
     }
 
     /// Says that a command did not work.
