@@ -27,8 +27,9 @@ const STOPPED_FOR: TimeDelta = TimeDelta::seconds(60);
 
 /// A line of another bot comes within this time before or after ours: either may be quicker.
 const BOT_WITHIN: TimeDelta = TimeDelta::seconds(3);
-/// This number of them is another bot.
+/// This number of them within this time is another bot; fewer are chance.
 const BOT_LINES: usize = 3;
+const BOT_TIME: TimeDelta = TimeDelta::minutes(10);
 /// Lines that are kept for the answer after them.
 const LINES_BEFORE: usize = 16;
 
@@ -52,7 +53,8 @@ pub struct TeamDesk {
     stopped_until: Option<Moment>,
     /// Lines after which an answer of ours may come.
     before: VecDeque<(Moment, String)>,
-    bot_lines: usize,
+    /// When lines were said that look like those of another bot, the last ones.
+    bot_lines: VecDeque<Moment>,
 }
 
 impl TeamDesk {
@@ -113,7 +115,7 @@ impl TeamDesk {
         if self.answers.len() <= LOOP_ANSWERS && equal < EQUAL_ANSWERS {
             let before = std::mem::take(&mut self.before);
             let is_bots = |(at, line): &&(Moment, String)| now - *at < BOT_WITHIN && is_of_bot(line, text);
-            return self.count_bot_lines(before.iter().filter(is_bots).count());
+            return self.count_bot_lines(before.iter().filter(is_bots).count(), now);
         }
         self.answers.clear();
         self.stopped_until = Some(now + STOPPED_FOR);
@@ -121,7 +123,7 @@ impl TeamDesk {
     }
 
     /// A line of the team's chat that is no command; `is_ours`: of a player whose link says our answers, as which they
-    /// come back. The third one that looks like the answer of another bot is noticed, once.
+    /// come back. The third one in a while that looks like the answer of another bot is noticed.
     pub fn overheard(&mut self, text: &str, is_ours: bool, now: Moment) -> Option<ChatNotice> {
         // Game servers may have cut it.
         if is_ours && self.answers.iter().any(|(_, answer)| answer.starts_with(text.trim_end_matches('…'))) {
@@ -129,7 +131,7 @@ impl TeamDesk {
         }
         let mut recent = self.answers.iter().filter(|(at, _)| now - *at < BOT_WITHIN);
         if recent.any(|(_, answer)| is_of_bot(text, answer)) {
-            return self.count_bot_lines(1);
+            return self.count_bot_lines(1, now);
         }
         if self.before.len() >= LINES_BEFORE {
             self.before.pop_front();
@@ -138,10 +140,19 @@ impl TeamDesk {
         None
     }
 
-    fn count_bot_lines(&mut self, more: usize) -> Option<ChatNotice> {
-        let before = self.bot_lines;
-        self.bot_lines = before.saturating_add(more);
-        (before < BOT_LINES && self.bot_lines >= BOT_LINES).then_some(ChatNotice::OtherBot)
+    /// Our commands have another prefix: a bot may be parted from us by it, or answer that one.
+    pub fn forget_bot(&mut self) {
+        self.bot_lines.clear();
+    }
+
+    fn count_bot_lines(&mut self, more: usize, now: Moment) -> Option<ChatNotice> {
+        self.bot_lines.retain(|at| now - *at < BOT_TIME);
+        let before = self.bot_lines.len();
+        self.bot_lines.extend(std::iter::repeat_n(now, more));
+        let noticed = (before < BOT_LINES && self.bot_lines.len() >= BOT_LINES).then_some(ChatNotice::OtherBot);
+        let surplus = self.bot_lines.len().saturating_sub(BOT_LINES);
+        self.bot_lines.drain(..surplus);
+        noticed
     }
 }
 
@@ -254,6 +265,20 @@ mod tests {
         }
         (0..1_000).for_each(|number| _ = desk.overheard(&number.to_string(), false, at(90_000)));
         assert_eq!(desk.before.len(), LINES_BEFORE);
+    }
+
+    #[test]
+    fn chance_is_no_bot_and_one_that_answers_another_prefix_is_noticed_again() {
+        let mut desk = TeamDesk::default();
+        let beside = |desk: &mut TeamDesk, minute: i64| {
+            let now = at(minute * 60_000);
+            desk.answered("214/250 players, 12 in queue", now);
+            desk.overheard("rustbot | 214 players", false, now).is_some()
+        };
+        assert!([0, 9, 18, 27, 36].map(|minute| beside(&mut desk, minute)).iter().all(|noticed| !noticed));
+        assert_eq!([41, 42, 43].map(|minute| beside(&mut desk, minute)), [false, true, false]);
+        desk.forget_bot();
+        assert_eq!([44, 45, 46, 47].map(|minute| beside(&mut desk, minute)), [false, false, true, false]);
     }
 
     #[test]

@@ -201,7 +201,12 @@ impl Teams {
         known.joined.insert(link.server.clone(), key.clone());
         let team = known.teams.entry(key.clone()).or_default();
         match team.links.iter_mut().find(|joined| joined.server == link.server) {
-            Some(joined) => *joined = link,
+            Some(joined) => {
+                if joined.vocabulary.prefix != link.vocabulary.prefix {
+                    team.desk.forget_bot();
+                }
+                *joined = link;
+            }
             None => team.links.push(link),
         }
         let begun = team.must_begin(now).then(|| key.clone());

@@ -49,6 +49,12 @@ async fn beside_another_bot_there_is_one_answer_of_ours_and_no_loop() {
     room.say(MARLOW, "!wipe");
     assert!(room.ask("?pop").await.contains("players"));
     assert_eq!(room.answers.len(), 7, "{:?}", room.texts());
+    // The bot answers that one, too.
+    for line in ["?time", "?team", "?upkeep"] {
+        let ours = room.ask(line).await;
+        room.say(BOT, &format!("rustplusplus | {ours}"));
+    }
+    room.until_noticed(Some("other_bot")).await;
 }
 
 /// Commands that are given, a thousand in a minute, unless this variable names another number.

@@ -133,7 +133,7 @@ impl GameConnection {
             self.show_turn_backs(ctx);
         }
         if has_changed {
-            self.update(GameUpdate::ChatNotice(None), ctx);
+            self.other_bot_gone(ctx);
         }
         // Last: an update hears the lines that wait, and the team does not know the new commands before.
         self.commands.is_reading = false;

@@ -53,6 +53,10 @@ pub struct TeamCommands {
     pub(super) echoes: Vec<(u64, String, Option<Timestamp>)>,
     pub(super) connected_since: Option<Moment>,
     pub(super) promotion: Option<Promotion>,
+    /// Another bot was noticed under this prefix.
+    pub(super) has_other_bot: bool,
+    /// The end of the notice of a loop.
+    pub(super) loop_ends: Option<SpawnHandle>,
     /// The stored rows were read once.
     pub(super) is_loaded: bool,
     /// The latest read of it is not answered.

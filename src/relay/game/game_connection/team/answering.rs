@@ -14,7 +14,6 @@ use crate::{
         limits::MAP_NOTES_PER_SERVER,
         team_command::{
             answers::{TeamReply, TeamView, answer},
-            desk::ChatNotice,
             device_order::DeviceOrder,
             durations,
             settings::{Audience, CommandWord, TeamChatSettings, TeamRoles},
@@ -26,7 +25,6 @@ use crate::{
     relay::{
         game::commands::AskServer,
         shared::teams::{TeamKey, TeamNews},
-        state::live_state::GameUpdate,
     },
 };
 
@@ -42,10 +40,7 @@ impl Handler<TeamNews> for GameConnection {
             TeamNews::Muted { author, until } => self.muted_elsewhere(author, until, ctx),
             TeamNews::Noticed(notice) => {
                 log::warn!(server = self.server.as_str(), notice = notice.word(); "team chat");
-                self.update(GameUpdate::ChatNotice(Some(notice)), ctx);
-                if notice == ChatNotice::Loop {
-                    self.end_notice(ctx);
-                }
+                self.noticed(notice, ctx);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     db::{engine::pool::Db, team_timers},
     domain::{
         chat_answers::BotMessages,
-        team_command::{durations, reply, speaker::LineUse, turn_back::PendingTurnBack},
+        team_command::{desk::ChatNotice, durations, reply, speaker::LineUse, turn_back::PendingTurnBack},
         team_timer::{TeamTimer, free_number},
         time::Timestamp,
     },
@@ -155,10 +155,33 @@ impl GameConnection {
         self.context.write_behind.store(Record::TimerEnded(id));
     }
 
-    /// Takes the notice of a loop away when the silence ends.
-    pub(super) fn end_notice(&self, ctx: &mut Context<Self>) {
-        ctx.run_later(NOTICED_FOR, |connection, ctx| {
-            connection.update(GameUpdate::ChatNotice(None), ctx);
-        });
+    /// Shows what the owner should know: another bot for as long as the prefix is the same, a loop until the silence ends.
+    pub(super) fn noticed(&mut self, notice: ChatNotice, ctx: &mut Context<Self>) {
+        match notice {
+            ChatNotice::OtherBot => self.commands.has_other_bot = true,
+            ChatNotice::Loop => {
+                let end = ctx.run_later(NOTICED_FOR, |connection, ctx| {
+                    connection.commands.loop_ends = None;
+                    connection.show_notice(ctx);
+                });
+                if let Some(before) = self.commands.loop_ends.replace(end) {
+                    ctx.cancel_future(before);
+                }
+            }
+        }
+        self.show_notice(ctx);
+    }
+
+    /// The prefix is another, which parts us from the other bot.
+    pub(super) fn other_bot_gone(&mut self, ctx: &mut Context<Self>) {
+        self.commands.has_other_bot = false;
+        self.show_notice(ctx);
+    }
+
+    fn show_notice(&mut self, ctx: &mut Context<Self>) {
+        let commands = &self.commands;
+        let a_loop = commands.loop_ends.is_some().then_some(ChatNotice::Loop);
+        let notice = a_loop.or(commands.has_other_bot.then_some(ChatNotice::OtherBot));
+        self.update(GameUpdate::ChatNotice(notice), ctx);
     }
 }
