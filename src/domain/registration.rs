@@ -55,6 +55,9 @@ pub enum StepFault {
 /// The word of a fault, a sentence about it, and advice.
 type FaultTexts = (StepFault, &'static str, &'static str, &'static str);
 
+/// Google's word for a device that may have no further address.
+const TOO_MANY_REGISTRATIONS: &str = "TOO_MANY_REGISTRATIONS";
+
 const TRY_LATER: &str = "Try again in some minutes: what has succeeded is not repeated.";
 const NO_RETRY: &str = "Trying again does not help: this way needs an update of the service. Upload the file of another \
                         registration tool meanwhile.";
@@ -152,8 +155,7 @@ impl StepFault {
         FAULTS.iter().find(|(_, known, ..)| *known == code).map_or(Self::NotStored, |(fault, ..)| *fault)
     }
 
-    /// True if another attempt without any change may succeed.
-    pub fn passes(self) -> bool {
+    fn passes(self) -> bool {
         match self {
             Self::GoogleUnavailable
             | Self::CheckInUnreadable
@@ -181,6 +183,13 @@ pub struct StepFailure {
     pub fault: StepFault,
     /// A word or status of the other side; letters, digits and underscores only.
     pub answer: Option<String>,
+}
+
+impl StepFailure {
+    /// True if another attempt without any change may succeed.
+    pub fn passes(&self) -> bool {
+        self.fault.passes() && self.answer.as_deref() != Some(TOO_MANY_REGISTRATIONS)
+    }
 }
 
 /// When a registration that ends then is renewed; `chance` is any byte. Never within an hour of the `last` time.
@@ -214,6 +223,19 @@ mod tests {
         for step in RegistrationStep::ALL {
             assert_eq!(RegistrationStep::parse(step.word()), Some(step));
         }
+    }
+
+    #[test]
+    fn a_device_with_too_many_registrations_is_not_tried_again() {
+        let passes = |fault, answer: Option<&str>| {
+            let answer = answer.map(str::to_owned);
+            StepFailure { step: RegistrationStep::PushAddress, fault, answer }.passes()
+        };
+        assert!(
+            passes(StepFault::PushAddressRefused, Some("status_500")) && passes(StepFault::PhoneRegistration, None)
+        );
+        assert!(!passes(StepFault::PushAddressRefused, Some(TOO_MANY_REGISTRATIONS)));
+        assert!(!passes(StepFault::LoginNotTaken, Some("status_403")));
     }
 
     #[test]

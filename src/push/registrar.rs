@@ -320,15 +320,21 @@ impl Registrar {
         Ok(())
     }
 
-    /// Stores the failure. What may pass is tried again: with renewal without end, otherwise as long as the login is open.
+    /// Stores the failure. What may pass is tried again: with renewal until the token of the account ends, otherwise as
+    /// long as the login is open.
     async fn fail(
         &self,
         mut row: PushRegistration,
         mut device: RegisteredDevice,
-        StepFailure { step, fault, answer }: StepFailure,
+        failure: StepFailure,
     ) -> Result<(), DbError> {
-        let now = self.clock.now();
-        let goes_on = fault.passes() && (row.renew || now < row.closes_at);
+        let (now, passes) = (self.clock.now(), failure.passes());
+        let StepFailure { step, mut fault, mut answer } = failure;
+        let goes_on = passes && device.has_login(now) && (row.renew || now < row.closes_at);
+        if passes && !device.has_login(now) {
+            // Only the user can go on.
+            (fault, answer) = (StepFault::LoginNotTaken, None);
+        }
         if !goes_on {
             device.auth_token = None;
         }

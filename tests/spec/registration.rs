@@ -153,6 +153,25 @@ async fn a_renewal_that_fails_is_shown_and_tried_again_until_the_login_is_refuse
 }
 
 #[actix_web::test]
+async fn a_first_registration_is_tried_again_until_its_login_ends() {
+    let test = RegistrationTest::start().await;
+    let mut alice = test.app.signed_in(ALICE).await;
+    let (id, address) = test.login(&mut alice, true, ALICE).await;
+    test.set_faults(|faults| faults.address_refused = Some("BUSY".to_owned()));
+    let shown = test.bring(&mut alice, &id, &address).await.json();
+    assert!(failed(&shown)["code"] == "google_push_address_refused" && shown["continuesAt"].is_string(), "{shown}");
+    test.advance(TimeDelta::days(15));
+    let mut alice = test.app.signed_in(ALICE).await;
+    let shown = alice.get_until(format!("{PATH}/{id}"), |shown| shown["continuesAt"].is_null()).await;
+    assert_eq!(failed(&shown)["code"], "game_login_refused", "{shown}");
+
+    let (id, address) = test.login(&mut alice, true, ALICE).await;
+    test.set_faults(|faults| faults.address_refused = Some("TOO_MANY_REGISTRATIONS".to_owned()));
+    let shown = test.bring(&mut alice, &id, &address).await.json();
+    assert!(failed(&shown)["code"] == "google_push_address_refused" && shown["continuesAt"].is_null(), "{shown}");
+}
+
+#[actix_web::test]
 async fn every_step_that_the_outside_refuses_has_its_own_answer() {
     let test = RegistrationTest::start().await;
     let mut alice = test.app.signed_in(ALICE).await;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Value, json};
 
 use crate::domain::{
+    game_login,
     ids::PlatformId,
     registration::{RegistrationStep, StepFailure, StepFault},
     time::Timestamp,
@@ -70,6 +71,11 @@ impl RegisteredDevice {
         } else {
             RegistrationStep::GameRegistration
         }
+    }
+
+    /// True if there is a token of the account that has not ended, as far as it says itself.
+    pub fn has_login(&self, now: Timestamp) -> bool {
+        self.auth_token.as_ref().is_some_and(|token| game_login::read_token(token.expose_secret(), now).is_ok())
     }
 
     /// Discards the part that this failure shows to be refused for good, so that it is made once more; false: there is
