@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use reqwest::RequestBuilder;
 use secrecy::ExposeSecret as _;
-use tokio::time::sleep;
+use tokio::{sync::Semaphore, time::sleep};
 
 use self::{
     call::{CallFault, StepAnswer, call},
@@ -37,6 +37,8 @@ use crate::{
     net::neighbour::Neighbour,
 };
 
+/// Requests at once; others wait for their turn. Pauses between them take none.
+const CALLS_AT_ONCE: usize = 8;
 /// Attempts of a request that is not answered, or with a fault of the other side.
 const ATTEMPTS: u32 = 3;
 /// Google does not know a fresh device everywhere at once: pauses of 1, 2, 4 … 60 units, 300 in all, and once more
@@ -52,11 +54,12 @@ pub struct RegistrationClient {
     random: Random,
     /// The unit of the pauses: a second, and in tests a moment.
     unit: Duration,
+    turns: Semaphore,
 }
 
 impl RegistrationClient {
     pub(crate) fn new(http: reqwest::Client, settings: Registration, random: Random) -> Self {
-        Self { http, settings, random, unit: Duration::from_secs(1) }
+        Self { http, settings, random, unit: Duration::from_secs(1), turns: Semaphore::new(CALLS_AT_ONCE) }
     }
 
     /// The page of the game's site at which a player signs in; the browser ends at `return_url`, a loopback address.
@@ -191,7 +194,10 @@ impl RegistrationClient {
         loop {
             attempt += 1;
             let again = request.try_clone().ok_or(StepFailure { step, fault, answer: None })?;
-            match call(neighbour, again).await {
+            let turn = self.turns.acquire().await;
+            let answer = call(neighbour, again).await;
+            drop(turn);
+            match answer {
                 Ok(answer) => return Ok(answer),
                 Err(CallFault { reason, word }) if attempt == ATTEMPTS => {
                     log::warn!(step = step.word(); "a step of a registration failed: {reason}");

@@ -45,8 +45,9 @@ use crate::{
 
 /// Port of the loopback address at which a login ends. Nothing listens there: the user copies the address.
 const DEAD_PORT: u16 = 34_733;
-/// Registrations that are worked on at once; others wait for the next look.
-const AT_ONCE: usize = 8;
+/// Registrations that are worked on at once; others wait for the next look. Most wait for Google to know their device; the
+/// client bounds the requests.
+const AT_ONCE: usize = 256;
 /// Interval of the looks at what is due.
 const LOOK_EVERY: TimeDelta = TimeDelta::seconds(30);
 /// Time for the end of a registration at the game, for which a user waits.

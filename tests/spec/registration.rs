@@ -3,6 +3,7 @@
 
 use chrono::TimeDelta;
 use companion::simulator::registration::{RegistrationFaults, browser};
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -240,6 +241,27 @@ async fn a_fresh_device_that_google_does_not_know_yet_is_waited_for() {
     let path = format!("{PATH}/{id}");
     alice.get_until(&path, |shown| states(shown) == ["done"; 7]).await;
     assert_eq!((test.sites.counts().check_ins, test.sites.counts().addresses), (1, 3));
+}
+
+/// Slow, as each answer waits for its steps.
+#[actix_web::test]
+async fn users_who_wait_for_google_keep_out_no_others() {
+    let test = RegistrationTest::start().await;
+    test.set_faults(|faults| faults.not_yet = u32::MAX);
+    let test = &test;
+    let waiting = (0..9_u64).map(|number| async move {
+        let player = 76_561_198_000_000_100 + number;
+        let mut user = test.app.signed_in(&player.to_string()).await;
+        let opened = user.post(PATH, Some(&json!({ "renew": false }))).await.json();
+        let answer = test.bring(&mut user, opened["id"].as_str().unwrap(), &test.sites.token(player)).await;
+        states(&answer.json()).contains(&"running")
+    });
+    assert_eq!(join_all(waiting).await, [true; 9]);
+    test.set_faults(|_| {});
+    let mut alice = test.app.signed_in(ALICE).await;
+    let (id, address) = test.login(&mut alice, false, ALICE).await;
+    let answer = test.bring(&mut alice, &id, &address).await;
+    assert_eq!(states(&answer.json()), ["done"; 7], "{}", answer.text());
 }
 
 #[actix_web::test]
