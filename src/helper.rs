@@ -145,20 +145,14 @@ impl Helper {
         if state.device_token.is_none() {
             self.pair(&mut state, options.code.clone()).await?;
         }
-        let now = self.clock.now();
-        if state.device.expires_at.is_some_and(|_| due_at(&state.device, now - SHORTEST_PAUSE) <= now) {
-            // Due while this did not run, or over.
-            state.device.expires_at = None;
-            state.device.auth_token.take_if(|token| read_token(token.expose_secret(), now).is_err());
-        }
         let mut failures = 0;
         loop {
-            match self.make_steps(&mut state, Some(options)).await {
+            match self.make_due_steps(&mut state, options).await {
                 Ok(()) => break,
                 // The login has ended meanwhile: the player signs in once more.
                 Err(HelperError::SignInAgain) if !options.once => {}
-                // A helper that is started with the machine may be there before the service is.
-                Err(error @ HelperError::ServiceAway(_)) if !options.once => {
+                // A helper that is started with the machine may be there before the network or the service is.
+                Err(error) if !options.once && error.passes() => {
                     say(format!("..   {error}; trying again"));
                     sleep(pause_after(failures).to_std().unwrap_or_default()).await;
                     failures += 1;
@@ -171,6 +165,33 @@ impl Helper {
             return Ok(());
         }
         self.renew_for_ever(&mut state).await
+    }
+
+    /// Makes every step that is left; all that a renewal needs if the registration became due while this did not run, or is
+    /// over.
+    async fn make_due_steps(&self, state: &mut HelperState, options: &HelperOptions) -> Result<(), HelperError> {
+        let now = self.clock.now();
+        let is_due = state.device.expires_at.is_some_and(|_| due_at(&state.device, now - SHORTEST_PAUSE) <= now);
+        if is_due {
+            state.device.auth_token.take_if(|token| read_token(token.expose_secret(), now).is_err());
+        }
+        let known = state.device.expires_at.take_if(|_| is_due);
+        self.make_steps_beside(state, known, Some(options)).await
+    }
+
+    /// Makes the steps beside a registration that is known to end then: it holds if they fail.
+    async fn make_steps_beside(
+        &self,
+        state: &mut HelperState,
+        known: Option<Timestamp>,
+        options: Option<&HelperOptions>,
+    ) -> Result<(), HelperError> {
+        let made = self.make_steps(state, options).await;
+        if known.is_some() && state.device.expires_at.is_none() {
+            state.device.expires_at = known;
+            self.file.write(state)?;
+        }
+        made
     }
 
     /// Exchanges a pairing code for the token of this device.
@@ -337,13 +358,7 @@ impl Helper {
     async fn renew(&self, state: &mut HelperState) -> Result<(), HelperError> {
         // A registration that is not handed over yet is not made once more.
         let known = state.device.expires_at.take_if(|_| state.uploaded_at.is_some());
-        let renewed = self.make_steps(state, None).await;
-        if known.is_some() && state.device.expires_at.is_none() {
-            // The registration before holds until its end.
-            state.device.expires_at = known;
-            self.file.write(state)?;
-        }
-        renewed
+        self.make_steps_beside(state, known, None).await
     }
 
     async fn renew_now(&self) -> Result<(), HelperError> {

@@ -33,6 +33,15 @@ pub enum HelperError {
 }
 
 impl HelperError {
+    /// True if another attempt without any change may succeed.
+    pub(super) fn passes(&self) -> bool {
+        match self {
+            Self::ServiceAway(_) => true,
+            Self::Step { failure } => failure.passes(),
+            _ => false,
+        }
+    }
+
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {

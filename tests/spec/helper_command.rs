@@ -178,6 +178,28 @@ async fn a_refusal_says_what_to_do_and_ends_with_its_code() {
     assert!(status == 3 && shown.contains("sign in again"), "{shown}");
 }
 
+#[actix_web::test]
+async fn a_renewal_that_finds_no_network_is_tried_again_and_the_registration_stays_known() {
+    let (test, mut alice, directory) = beside().await;
+    let code = code(&mut alice).await;
+    // So short that it is due at once.
+    test.set_faults(|faults| faults.token_seconds = Some(3 * 24 * 60 * 60));
+    let command = helper(&test, directory.path(), &["--code", &code, "--no-browser", "--once"]);
+    let (status, shown) = signed_in(command, ALICE, false).await;
+    assert_eq!(status, 0, "{shown}");
+    test.set_faults(|faults| faults.game_status = Some(429));
+    let (status, shown) = output(helper(&test, directory.path(), &["--once"])).await;
+    assert!(status == 1 && shown.contains("does not answer"), "{shown}");
+    let (_, shown) = output(helper(&test, directory.path(), &["status"])).await;
+    assert!(shown.contains("registered     until"), "{shown}");
+    let mut child = helper(&test, directory.path(), &[]).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let waits = move || lines.map_while(Result::ok).any(|line| line.contains("trying again"));
+    assert!(spawn_blocking(waits).await.unwrap(), "it has ended");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 /// The helper is killed while a step hangs.
 async fn killed_during(step: &'static str, made: [u32; 5]) {
     let (test, mut alice, directory) = beside().await;
