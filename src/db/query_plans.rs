@@ -183,6 +183,8 @@ fn every_query(db: &mut Db) {
     let all = TimelinePage { since: Some(now()), before, kinds: None, limit: 200 };
     timeline::list(db, &server, &all).unwrap();
     timeline::list(db, &server, &TimelinePage { kinds: Some(vec!["raid".to_owned()]), ..all }).unwrap();
+    let kinds = Some(["cargo", "heli", "wipe"].map(str::to_owned).into());
+    timeline::list(db, &server, &TimelinePage { since: None, before: None, kinds, limit: 50 }).unwrap();
     alarms::purge(db, now()).unwrap();
     openid_nonces::purge(db, now()).unwrap();
     access::role(db, &user, &server).unwrap();

@@ -3,16 +3,19 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use serde_json::{Map, Value};
+
 use crate::domain::{
     device::Device,
     time::Timestamp,
+    timeline::TimelineEntry,
     world_event::{EventKind, WorldEvent},
 };
 
 /// The last event of a ship or a helicopter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastEvent {
-    pub action: &'static str,
+    pub action: String,
     pub grid: String,
     pub at: Timestamp,
 }
@@ -31,11 +34,33 @@ pub struct WorldMemory {
 impl WorldMemory {
     /// Takes note of an event.
     pub fn note(&mut self, event: &WorldEvent) {
-        let last = LastEvent { action: event.action, grid: event.grid.clone(), at: event.ts };
-        match event.kind {
+        let last = LastEvent { action: event.action.to_owned(), grid: event.grid.clone(), at: event.ts };
+        self.note_last(event.kind, last, &event.data);
+    }
+
+    /// Takes note of what is stored, the newest entry first, where nothing was seen since. `wiped_at`: the beginning of the
+    /// present world, if it is known.
+    pub fn recall(&mut self, entries: &[TimelineEntry], wiped_at: Option<Timestamp>) {
+        let mut stored = Self::default();
+        for entry in entries.iter().rev().filter(|entry| wiped_at.is_none_or(|at| entry.ts >= at)) {
+            let last = LastEvent { action: entry.action.clone(), grid: entry.grid.clone(), at: entry.ts };
+            if let Some(kind) = EventKind::parse(&entry.kind) {
+                stored.note_last(kind, last, &entry.data);
+            }
+        }
+        if self.cargo.is_none() {
+            (self.cargo, self.cargo_leaves_at) = (stored.cargo, stored.cargo_leaves_at);
+        }
+        if self.heli.is_none() {
+            self.heli = stored.heli;
+        }
+    }
+
+    fn note_last(&mut self, kind: EventKind, last: LastEvent, data: &Map<String, Value>) {
+        match kind {
             EventKind::Cargo => {
-                let leaves_at = event.data.get("egressAt").and_then(|at| at.as_str()?.parse().ok());
-                match event.action {
+                let leaves_at = data.get("egressAt").and_then(|at| at.as_str()?.parse().ok());
+                match last.action.as_str() {
                     "left" => self.cargo_leaves_at = None,
                     _ => self.cargo_leaves_at = leaves_at.or(self.cargo_leaves_at),
                 }
@@ -59,5 +84,52 @@ impl WorldMemory {
     /// Forgets cupboards that are no longer paired.
     pub fn retain(&mut self, is_paired: impl Fn(&Arc<str>) -> bool) {
         self.upkeep.retain(|id, _| is_paired(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + TimeDelta::minutes(minute)
+    }
+
+    fn entry(kind: &str, action: &str, minute: i64) -> TimelineEntry {
+        let Value::Object(data) = json!({ "egressAt": at(minute + 50).to_wire() }) else { unreachable!() };
+        TimelineEntry {
+            id: minute.to_string(),
+            kind: kind.to_owned(),
+            action: action.to_owned(),
+            ts: at(minute),
+            grid: "D7".to_owned(),
+            x: None,
+            y: None,
+            title: String::new(),
+            data: if kind == "cargo" { data } else { Map::new() },
+        }
+    }
+
+    #[test]
+    fn the_last_events_of_the_present_world_are_recalled() {
+        let stored = [entry("cargo", "entered", 9), entry("heli", "shot_down", 5), entry("heli", "entered", 1)];
+        let recalled = |wiped_at| {
+            let mut memory = WorldMemory::default();
+            memory.recall(&stored, wiped_at);
+            let at = |last: Option<LastEvent>| last.map(|last| (last.action, last.at));
+            (at(memory.cargo), at(memory.heli), memory.cargo_leaves_at)
+        };
+        let cargo = Some(("entered".to_owned(), at(9)));
+        assert_eq!(recalled(None), (cargo.clone(), Some(("shot_down".to_owned(), at(5))), Some(at(59))));
+        assert_eq!(recalled(Some(at(6))), (cargo, None, Some(at(59))));
+        let mut memory = WorldMemory::default();
+        memory.recall(&[entry("wipe", "wiped", 9), entry("cargo", "left", 8)], None);
+        assert_eq!(memory.cargo, None, "it was in another world");
+        memory.recall(&[entry("cargo", "left", 8)], None);
+        memory.recall(&stored, None);
+        assert_eq!(memory.cargo.map(|last| last.at), Some(at(8)), "what was seen stays");
     }
 }

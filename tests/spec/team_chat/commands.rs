@@ -162,6 +162,21 @@ async fn timers_are_in_the_state_and_end_late_after_a_restart() {
 }
 
 #[actix_web::test]
+async fn a_ship_of_before_a_restart_is_known() {
+    let mut room = ChatRoom::watching(&[]).await;
+    room.game.world(|world| world.send_cargo_ship());
+    let timeline = format!("/intel/{}/timeline?types=cargo", room.server);
+    room.alice.get_until(&timeline, |shown| shown["entries"].as_array().is_some_and(|all| !all.is_empty())).await;
+    // The ship leaves while the service is away.
+    room.game.faults(|faults| faults.no_events = true);
+    let mut room = room.restart().await;
+    room.client.until(&room.server, |state| is_complete(state, 0)).await;
+    let answer = room.ask("!cargo").await;
+    assert!(answer.starts_with("cargo last seen "), "{answer}");
+    assert_eq!(room.ask("!heli").await, "no patrol helicopter seen yet");
+}
+
+#[actix_web::test]
 async fn timers_that_end_together_are_all_said() {
     let mut room = ChatRoom::watching(&[]).await;
     for number in 1..=9 {

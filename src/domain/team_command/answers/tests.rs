@@ -168,12 +168,15 @@ fn silence_of_a_server_that_reports_no_events_is_no_absence() {
         (unreported.clone(), unreported)
     });
     world.state.edit_server(&mut Vec::new(), |server| server.reports.events = Reported::Yes);
-    let last = |action, minutes| Some(LastEvent { action, grid: "D7".into(), at: ago(minutes) });
+    let last =
+        |action: &str, minutes| Some(LastEvent { action: action.to_owned(), grid: "D7".into(), at: ago(minutes) });
     (world.memory.cargo, world.memory.heli) = (last("left", 34), last("shot_down", 12));
     assert_eq!(world.says("cargo"), "cargo left 34m ago");
     assert_eq!(world.says("heli"), "heli downed 12m ago at D7");
     world.memory.heli = last("left", 40);
     assert_eq!(world.says("heli"), "heli left 40m ago");
+    world.memory.heli = last("entered", 50);
+    assert_eq!(world.says("heli"), "heli last seen 50m ago at D7");
     let ship = Marker::new(MarkerKind::CargoShip, MapPlace::at(100.0, 2_900.0), 3_000);
     let grid = ship.grid();
     world.state.map_markers.put(Section::MapMarkers, 9, Some(ship), &mut Vec::new());

@@ -73,7 +73,12 @@ impl TeamView<'_> {
             return self.say("team.events.unreported", &[]);
         }
         let Some(last) = last else { return self.say(&text(".unseen"), &[]) };
-        let end = if last.action == "shot_down" { ".downed" } else { ".left" };
+        let end = match last.action.as_str() {
+            "shot_down" => ".downed",
+            "left" => ".left",
+            // No link has seen its end.
+            _ => ".seen",
+        };
         self.say(&text(end), &[("time", &durations::shown(self.now - last.at)), ("grid", &last.grid)])
     }
 }

@@ -22,7 +22,7 @@ use crate::{
         smart_devices::{self, SmartDevice},
         stores,
         switch_backs::{self, SwitchBack},
-        team_chat_settings, team_timers,
+        team_chat_settings, team_timers, timeline,
     },
     domain::{
         chat_answers::BotMessages,
@@ -37,6 +37,8 @@ use crate::{
             vocabulary::{DeviceCommand, Vocabulary, folded},
         },
         team_timer::TeamTimer,
+        timeline::{TimelineEntry, TimelinePage},
+        world_event::EventKind,
     },
     relay::{
         game::team_speech::{self, say_later},
@@ -54,6 +56,8 @@ const FRESH: TimeDelta = TimeDelta::seconds(10);
 const ECHO_WITHIN: TimeDelta = TimeDelta::minutes(3);
 /// Lines that wait.
 const UNREAD: usize = 64;
+/// Entries of the timeline in which the last ones of ship and helicopter are.
+const RECALLED: usize = 50;
 
 /// Everything that is stored for the commands of a server.
 struct StoredCommands {
@@ -64,9 +68,11 @@ struct StoredCommands {
     groups: Vec<DeviceGroup>,
     timers: Vec<(String, TeamTimer)>,
     switch_backs: Vec<SwitchBack>,
+    /// The travels of ship and helicopter, for the first read.
+    travels: Vec<TimelineEntry>,
 }
 
-fn read(db: &mut Db, server: &ServerId) -> Result<StoredCommands, DbError> {
+fn read(db: &mut Db, server: &ServerId, is_first: bool) -> Result<StoredCommands, DbError> {
     Ok(StoredCommands {
         settings: team_chat_settings::get(db, server)?,
         owner: access::watchers(db, server)?.into_iter().next(),
@@ -75,7 +81,19 @@ fn read(db: &mut Db, server: &ServerId) -> Result<StoredCommands, DbError> {
         groups: device_groups::list(db, server)?,
         timers: team_timers::list(db, server)?,
         switch_backs: switch_backs::list(db, server)?,
+        travels: if is_first { travels(db, server)? } else { Vec::new() },
     })
+}
+
+/// The last entries of ship and helicopter, and of wipes, after which those before are of another world.
+fn travels(db: &mut Db, server: &ServerId) -> Result<Vec<TimelineEntry>, DbError> {
+    let kinds = [EventKind::Cargo, EventKind::Heli, EventKind::Wipe].map(|kind| kind.word().to_owned());
+    let page = TimelinePage { since: None, before: None, kinds: Some(kinds.into()), limit: RECALLED };
+    match timeline::list(db, server, &page) {
+        // The server is being deleted.
+        Err(DbError::NotFound) => Ok(Vec::new()),
+        entries => entries,
+    }
 }
 
 /// The commands of devices and groups.
@@ -97,8 +115,9 @@ impl GameConnection {
     /// Reads what is stored for the commands.
     pub(super) fn load_commands(&mut self, ctx: &mut Context<Self>) {
         let (context, server) = (self.context.clone(), self.server.clone());
+        let is_first = !self.commands.is_loaded;
         let stored = async move {
-            let read = move |db: &mut Db| read(db, &server);
+            let read = move |db: &mut Db| read(db, &server, is_first);
             read_until_answered(&context.pool, &context.random, "chat settings", read).await
         };
         let read = ctx.spawn(stored.into_actor(self).map(|stored, connection, ctx| connection.loaded(stored, ctx)));
@@ -110,7 +129,7 @@ impl GameConnection {
     }
 
     fn loaded(&mut self, stored: StoredCommands, ctx: &mut Context<Self>) {
-        let StoredCommands { settings, owner, accounts, devices, groups, timers, switch_backs } = stored;
+        let StoredCommands { settings, owner, accounts, devices, groups, timers, switch_backs, travels } = stored;
         let commands = &mut self.commands;
         let has_changed = commands.is_loaded && commands.settings.prefix != settings.prefix;
         commands.vocabulary = Vocabulary::new(&settings, device_commands(&devices, &groups)).into();
@@ -125,6 +144,7 @@ impl GameConnection {
         commands.words = devices.into_iter().map(words).collect();
         // Later changes are made here and then stored: a later read may be older.
         if !std::mem::replace(&mut commands.is_loaded, true) {
+            commands.memory.recall(&travels, self.feed.live.state().server.wiped_at);
             let by_id =
                 |back: SwitchBack| (Arc::from(back.device_id.as_str()), PendingTurnBack::new(back.value, back.due_at));
             commands.switch_backs = switch_backs.into_iter().map(by_id).collect();
