@@ -152,7 +152,8 @@ impl RegistrationView {
             (_, Some(fault)) => fault.advice(),
             (Some(RegistrationStep::SignIn), None) => {
                 "Open the login's address, sign in, and paste the address at which the browser ends. That it shows no page \
-                 there is right."
+                 there is right. If the platform shows an error instead, the account may be banned from its community: then \
+                 this way is closed to it."
             }
             (Some(_), None) => "The service makes the next steps. This takes some seconds, at times minutes.",
             (None, None) if session == Some(PushState::Connected) => {

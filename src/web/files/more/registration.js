@@ -43,7 +43,7 @@ export function registrationBlock(known = "") {
         "ol",
         { class: "form numbered" },
         h("li", {}, h("a", link, icon("external"), REGISTRATION.open)),
-        h("li", {}, REGISTRATION.copy),
+        h("li", {}, REGISTRATION.copy, " ", REGISTRATION.banned),
         h("li", {}, REGISTRATION.paste),
       ),
       bring,

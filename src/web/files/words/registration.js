@@ -4,10 +4,12 @@ export const REGISTRATION = {
   title: "Registration for the game's pushes",
   why: "Sign in with the game once, on its own page: then this service receives your pairings and alarms, as a phone would. No password passes through here.",
   renew:
-    "Let the service renew it: it keeps a token of your account at the game, sealed. Otherwise you do this every 14 days.",
+    "Let the service renew it: it keeps a token of your account at the game, sealed. Otherwise you do this every 14 days, and no message reminds you: only this page shows when it ends.",
   begin: "Sign in with the game",
   open: "Open the game's sign-in in a new tab",
   copy: "Sign in there. The tab ends at an address that begins with http://localhost: and shows no page. That is right: copy the whole address.",
+  banned:
+    "If the platform shows an error instead, the account may be banned from its community: then this way is closed to it.",
   paste: "Come back here, and paste it.",
   address: "Address at which the tab ended",
   goOn: "Go on",
