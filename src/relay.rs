@@ -73,6 +73,7 @@
 //! shared     one for all connections
 //!   context               what the actors of the relay share
 //!   teams                 which link answers a line of a team's chat, and the lines to say there
+//!   chat_texts            those of answers, as admins wrote them
 //!   connect_pacer         not all at once
 //!   write_behind          events and chat into the database, in batches
 //!   recent_events         pure: one event, however many links

@@ -110,6 +110,7 @@ impl Server {
             tls: tls.into(),
             outbound: Arc::new(Outbound::new(clock.clone(), config.game.allow_private_servers)),
             markets: Arc::default(),
+            chat_texts: Arc::default(),
             catalogue: CatalogueKeeper::open(pool.clone())?.into(),
             clock,
             random,
@@ -256,6 +257,7 @@ fn api_context(
         identity: IdentityClient::new(foundation.http.clone(), config.identity),
         channels: foundation.channels(config.channels, &config.secrets.keys(), &urls)?.into(),
         markets: foundation.markets.clone(),
+        chat_texts: foundation.chat_texts.clone(),
         hub,
         push,
     };

@@ -116,6 +116,7 @@ impl Beside {
             vault: vault.clone(),
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Subscribed, allow_private_servers: true },
             teams: Default::default(),
+            chat_texts: Default::default(),
             budgets: Default::default(),
             outbound: outbound.clone(),
             connect_pacer: Default::default(),

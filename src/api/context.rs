@@ -62,7 +62,7 @@ use crate::{
         session_status::PushSession,
         worker::{PushSessions, PushWorker},
     },
-    relay::hub::{Hub, LinkStatus, LinkStatuses, Markets, OnlineUsers, RelayHealth},
+    relay::hub::{ChatTexts, Hub, LinkStatus, LinkStatuses, Markets, OnlineUsers, RelayHealth},
     tracking::worker::TrackingWorker,
     uploads::ImageStore,
     vault::Vault,
@@ -148,6 +148,7 @@ pub struct ApiServices {
     pub hub: Addr<Hub>,
     /// The shops of game servers, as the relay knows them.
     pub markets: Arc<Markets>,
+    pub chat_texts: Arc<ChatTexts>,
     pub push: Addr<PushWorker>,
     /// `None`: the service registers nothing itself.
     pub registrar: Option<Arc<Registrar>>,

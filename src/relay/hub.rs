@@ -57,6 +57,7 @@ pub use crate::relay::{
     hub::pairing_news::PairingNews,
     hub::to_connection::ToConnection,
     market::shop_watcher::ShopWatchesChanged,
+    shared::chat_texts::ChatTexts,
     shared::markets::Markets,
     state::team_chat::shown_text,
     wire::send_counts::SendTotals,

@@ -1,6 +1,7 @@
 //! Parts of the relay that are one for all its connections: the context, the writer of events and chat, and turns to
 //! connect.
 
+pub mod chat_texts;
 pub mod connect_pacer;
 pub mod context;
 pub mod markets;

@@ -34,7 +34,7 @@ use crate::{
         worker::{self, PushWorker},
     },
     relay::{
-        hub::{Hub, Markets},
+        hub::{ChatTexts, Hub, Markets},
         shared::{connect_pacer::ConnectPacer, context::RelayContext, write_behind::WriteBehind},
     },
     server::start_error::StartError,
@@ -53,6 +53,7 @@ pub struct Foundation {
     pub http: reqwest::Client,
     pub outbound: Arc<Outbound>,
     pub markets: Arc<Markets>,
+    pub chat_texts: Arc<ChatTexts>,
     pub catalogue: Arc<CatalogueKeeper>,
 }
 
@@ -71,6 +72,7 @@ impl Foundation {
             vault: self.vault.clone(),
             game,
             teams: Default::default(),
+            chat_texts: self.chat_texts.clone(),
             budgets: Budgets::default(),
             connect_pacer: ConnectPacer::default(),
             outbound: self.outbound.clone(),

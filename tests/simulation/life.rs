@@ -176,6 +176,7 @@ impl Service {
             vault: self.vault.clone(),
             game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
             teams: Default::default(),
+            chat_texts: Default::default(),
             budgets: Budgets::default(),
             outbound: outbound.clone(),
             connect_pacer: ConnectPacer::default(),

@@ -133,13 +133,12 @@ pub async fn update(
     name: web::Path<String>,
     precondition: Precondition,
     Json(UpdateStore { data }): Json<UpdateStore>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let store = named(&name)?;
     let by = admin.platform_id.clone();
-    let written = admin.write(AdminAction::PutStore, store.word(), move |db, now| {
-        write(db, store, Box::<str>::from(data).into(), &precondition, &by, now)
-    });
-    answer(written.await?)
+    let change = move |db: &mut Db, now| write(db, store, Box::<str>::from(data).into(), &precondition, &by, now);
+    write_and_notify(&admin, &context, AdminAction::PutStore, store, change).await
 }
 
 /// The versions of a store that are kept.
@@ -185,14 +184,32 @@ pub async fn restore(
     name: web::Path<String>,
     precondition: Precondition,
     Json(StoreRestore { version }): Json<StoreRestore>,
+    context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let store = named(&name)?;
     let by = admin.platform_id.clone();
-    let written = admin.write(AdminAction::RestoreStore, store.word(), move |db, now| {
+    let change = move |db: &mut Db, now| {
         let (data, _) = content(db, store, version)?;
         write(db, store, data, &precondition, &by, now)
-    });
-    answer(written.await?)
+    };
+    write_and_notify(&admin, &context, AdminAction::RestoreStore, store, change).await
+}
+
+/// Carries out the change of a store. The team's chat has its texts in memory.
+async fn write_and_notify(
+    admin: &Admin,
+    context: &ApiContext,
+    action: AdminAction,
+    store: StoreName,
+    change: impl FnOnce(&mut Db, Timestamp) -> Result<Written<(String, Timestamp)>, ApiError> + Send + 'static,
+) -> Result<HttpResponse, ApiError> {
+    let texts = context.services.chat_texts.clone();
+    let notify = move |_: &(String, Timestamp)| {
+        if store == StoreName::Messages {
+            texts.written();
+        }
+    };
+    answer(admin.write_and_notify(action, store.word(), change, notify).await?)
 }
 
 /// Writes the next version. The audit log has its number; its content is among the versions.

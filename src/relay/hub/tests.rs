@@ -163,6 +163,7 @@ impl Relay {
             game: Game { link_policy, proxy_url: None, allow_private_servers: true },
             network: Network::simulated(Arc::new(move |host, _| dial.clone().dial(host))),
             teams: Default::default(),
+            chat_texts: Default::default(),
             budgets: Budgets::default(),
             outbound: Arc::new(Outbound::new(Clock::simulated(now()), true)),
             connect_pacer: ConnectPacer::default(),

@@ -16,6 +16,7 @@ use crate::{
     game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
     net::Network,
     relay::shared::{
+        chat_texts::ChatTexts,
         connect_pacer::ConnectPacer,
         markets::Markets,
         recent_events::RecentEvents,
@@ -42,6 +43,7 @@ pub struct RelayContext {
     pub markets: Arc<Markets>,
     pub catalogue: SharedCatalogue,
     pub teams: Teams,
+    pub chat_texts: Arc<ChatTexts>,
     pub decoder: MessageDecoder,
 }
 

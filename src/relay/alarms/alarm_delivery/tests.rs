@@ -117,6 +117,7 @@ impl World {
             game: Game { link_policy: GameLinkPolicy::Always, proxy_url: None, allow_private_servers: true },
             network: Network::system(),
             teams: Default::default(),
+            chat_texts: Default::default(),
             budgets: Budgets::default(),
             outbound: Arc::new(Outbound::new(Clock::system(), true)),
             connect_pacer: Default::default(),

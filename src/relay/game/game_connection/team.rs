@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use chrono::TimeDelta;
-use tokio::time::timeout;
 
 use super::GameConnection;
 use crate::{
@@ -20,14 +19,12 @@ use crate::{
         device_groups::DeviceGroup,
         engine::{error::DbError, pool::Db, start::read_until_answered},
         smart_devices::{self, SmartDevice},
-        stores,
         switch_backs::{self, SwitchBack},
         team_chat_settings, team_timers, timeline,
     },
     domain::{
         chat_answers::BotMessages,
         ids::{ServerId, UserId},
-        stores::StoreName,
         team_command::{
             device_words::OwnWords,
             election::server_of_link,
@@ -47,8 +44,6 @@ use crate::{
     },
 };
 
-/// Longest wait of an answer for its texts; then it has those that ship with the service.
-const TEXTS_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
 /// A line that waited longer is no command.
 const FRESH: TimeDelta = TimeDelta::seconds(10);
 /// A line of ours whose answer was lost may be in a history until then: it was said within two minutes, by the game's
@@ -273,12 +268,8 @@ impl GameConnection {
         ctx: &mut Context<Self>,
         then: impl FnOnce(&mut Self, &BotMessages, &mut Context<Self>) + 'static,
     ) {
-        let pool = self.context.pool.clone();
-        let texts = async move {
-            let read = pool.read(|db| stores::data(db, StoreName::Messages));
-            let data = timeout(TEXTS_WITHIN, read).await.ok().and_then(Result::ok).flatten();
-            data.and_then(|data| serde_json::from_str(&data).ok()).map(BotMessages::new).unwrap_or_default()
-        };
+        let context = self.context.clone();
+        let texts = async move { context.chat_texts.get(&context.pool, context.clock.moment()).await };
         ctx.spawn(texts.into_actor(self).map(|texts, connection, ctx| then(connection, &texts, ctx)));
     }
 }
