@@ -71,6 +71,7 @@ pub mod moving;
 pub mod new_event_notices;
 pub mod new_notices;
 pub mod notice_messages;
+pub mod notice_rules;
 pub mod notice_steps;
 pub mod notice_subjects;
 pub mod notices;

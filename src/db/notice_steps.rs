@@ -7,16 +7,14 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        alarm_rules::{self, StoredRules},
-        channels,
         engine::{error::DbError, pool::Db},
+        notice_rules::NoticeRules,
         notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},
         notices::{DeliveryEnd, NoticeDeliveryState, NoticeKey},
         schema::{deliveries, notices},
     },
     domain::{
-        channel::ChannelKind,
-        escalation::{AlarmRules, EscalationRound, FIRST_WITHIN},
+        escalation::{EscalationRound, FIRST_WITHIN},
         ids::ChannelId,
         notice_step::{DueNotice, NoticeStep},
         time::Timestamp,
@@ -65,8 +63,7 @@ struct NewMessage<'a> {
 
 /// Everything that decides about the steps of a batch.
 struct StepFacts {
-    rules: StoredRules,
-    channels: HashMap<String, Vec<(ChannelId, ChannelKind)>>,
+    rules: NoticeRules,
     known: HashMap<NoticeKey, Vec<KnownMessage>>,
 }
 
@@ -157,19 +154,12 @@ impl StepFacts {
             let key = NoticeKey { incident: message.incident_id.clone(), user: message.user_id.as_str().into() };
             known.entry(key).or_default().push(message);
         }
-        Ok(Self { rules: alarm_rules::of(db, &servers, &users)?, channels: channels::usable_of(db, &users)?, known })
+        Ok(Self { rules: NoticeRules::read(db, &servers, &users)?, known })
     }
 
     /// The step of a notice; false if its rules cannot be read, and the default was used.
     fn step(&self, notice: &NoticeRow, concern: &NoticeConcern, now: Timestamp) -> (NoticeStep, bool) {
-        let default = AlarmRules::default();
-        let stored = self.rules.get(&(notice.server_id.clone(), notice.user_id.clone()));
-        let (rules, are_read) = match stored {
-            None => (&default, true),
-            Some(Ok(rules)) => (rules, true),
-            // An alarm that rings by the wrong channel is better than none.
-            Some(Err(_)) => (&default, false),
-        };
+        let (rules, are_read) = self.rules.of(&notice.server_id, &notice.user_id);
         let tried = self.known(notice).iter().filter(|message| message.round == notice.round);
         let tried = tried.map(|message| ChannelId::from(message.channel_id.as_str())).collect();
         let number = u32::try_from(notice.round).unwrap_or_default();
@@ -177,7 +167,7 @@ impl StepFacts {
             kind: concern.subject.kind(),
             drill: concern.drill(),
             rules,
-            channels: self.channels.get(&notice.user_id).map_or(&[], Vec::as_slice),
+            channels: self.rules.channels(&notice.user_id),
             tried: &tried,
             round: EscalationRound { number, began_at: notice.round_at },
         };

@@ -1,6 +1,6 @@
 //! Notices as rows, and what each is about.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use diesel::prelude::*;
 
@@ -9,6 +9,7 @@ use crate::{
         access,
         engine::{error::DbError, pool::Db},
         incidents::{self, StoredIncident},
+        notice_rules::NoticeRules,
         notices::NoticeKey,
         schema::notices,
     },
@@ -86,12 +87,12 @@ impl NoticeRow {
         self.event.is_none() && self.round == 0 && self.round_at > self.opened_at
     }
 
-    /// The subject, if it still concerns the user: an alarm neither acknowledged nor quiet, or an event of just now.
-    fn subject(&self, incidents: &HashMap<String, StoredIncident>, now: Timestamp) -> Option<NoticeSubject> {
+    /// The subject, if it still concerns the user: an alarm neither acknowledged nor over, or an event of just now.
+    fn subject(&self, raids: &NoticedRaids, now: Timestamp) -> Option<NoticeSubject> {
         match &self.event {
             None => {
-                let stored = incidents.get(&self.incident_id)?;
-                let is_over = stored.incident.last_at + QUIET_AFTER <= now;
+                let stored = raids.incidents.get(&self.incident_id)?;
+                let is_over = raids.over.contains(&self.key());
                 let is_acknowledged = stored.incident.acks.contains_key(&UserId::from(self.user_id.as_str()));
                 (!is_over && !is_acknowledged).then(|| NoticeSubject::Raid(stored.clone().into()))
             }
@@ -103,6 +104,42 @@ impl NoticeRow {
     }
 }
 
+/// The raids of notices.
+struct NoticedRaids {
+    incidents: HashMap<String, StoredIncident>,
+    /// Those that are over for the user.
+    over: HashSet<NoticeKey>,
+}
+
+impl NoticedRaids {
+    fn read(db: &mut Db, notices: &[NoticeRow], now: Timestamp) -> Result<Self, DbError> {
+        let raids = notices.iter().filter(|notice| notice.event.is_none());
+        let raids: BTreeSet<String> = raids.map(|notice| notice.incident_id.clone()).collect();
+        let incidents = incidents::get_all(db, &raids)?;
+        let quiet = notices.iter().filter_map(|notice| {
+            let last_at = incidents.get(&notice.incident_id)?.incident.last_at;
+            (last_at + QUIET_AFTER <= now).then_some((notice, last_at))
+        });
+        let over = over(db, &quiet.collect::<Vec<_>>(), now)?;
+        Ok(Self { incidents, over })
+    }
+}
+
+/// Those of these raids, which are quiet since their times, of which the users' rules make no further step.
+fn over(db: &mut Db, quiet: &[(&NoticeRow, Timestamp)], now: Timestamp) -> Result<HashSet<NoticeKey>, DbError> {
+    if quiet.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let users = quiet.iter().map(|(notice, _)| notice.user_id.clone()).collect();
+    let servers = quiet.iter().map(|(notice, _)| notice.server_id.clone()).collect();
+    let rules = NoticeRules::read(db, &servers, &users)?;
+    let is_over = |(notice, last_at): &&(&NoticeRow, Timestamp)| {
+        let (of_user, _) = rules.of(&notice.server_id, &notice.user_id);
+        of_user.raid_end(*last_at, rules.channels(&notice.user_id)) <= now
+    };
+    Ok(quiet.iter().filter(is_over).map(|(notice, _)| notice.key()).collect())
+}
+
 /// The notices among these that still concern their users.
 pub(in crate::db) fn concerns(
     db: &mut Db,
@@ -111,13 +148,11 @@ pub(in crate::db) fn concerns(
 ) -> Result<HashMap<NoticeKey, NoticeConcern>, DbError> {
     let users: BTreeSet<String> = notices.iter().map(|notice| notice.user_id.clone()).collect();
     let servers: BTreeSet<String> = notices.iter().map(|notice| notice.server_id.clone()).collect();
-    let raids = notices.iter().filter(|notice| notice.event.is_none());
-    let raids: BTreeSet<String> = raids.map(|notice| notice.incident_id.clone()).collect();
     let roles = access::roles(db, &users, &servers)?;
-    let incidents = incidents::get_all(db, &raids)?;
+    let raids = NoticedRaids::read(db, notices, now)?;
     let concern = |notice: &NoticeRow| {
         let role = *roles.get(&(notice.user_id.clone(), notice.server_id.clone()))?;
-        let subject = notice.subject(&incidents, now).filter(|_| role.may(Action::Watch))?;
+        let subject = notice.subject(&raids, now).filter(|_| role.may(Action::Watch))?;
         Some((notice.key(), NoticeConcern { subject, role }))
     };
     Ok(notices.iter().filter_map(concern).collect())

@@ -20,10 +20,12 @@ pub const MOST_STEPS: usize = 10;
 pub const MOST_OF_STEP: usize = 20;
 /// Longest time from an alarm to the first step: one that goes off once is over after [`QUIET_AFTER`].
 pub const FIRST_WITHIN: TimeDelta = TimeDelta::minutes(10);
-/// Nothing more is sent once an alarm has been quiet for so long.
+/// Nothing more is sent once an alarm has been quiet for so long, unless the rules have [later steps](AlarmRules::raid_end).
 pub const QUIET_AFTER: TimeDelta = TimeDelta::minutes(15);
 /// A step that is later than this moves what follows by as much.
 const LATE_AFTER: TimeDelta = TimeDelta::seconds(5);
+/// A step that is due in the last moment of a raid is made all the same.
+const LAST_STEP_WITHIN: TimeDelta = TimeDelta::minutes(1);
 /// Pause between the first steps of the default.
 const DEFAULT_PAUSE: u32 = 60;
 
@@ -145,6 +147,17 @@ impl AlarmRules {
     pub fn held_until(&self, kind: EventKind, now: Timestamp) -> Option<Timestamp> {
         let quiet = self.quiet.as_ref().filter(|quiet| kind != EventKind::Raid || !quiet.raids_pierce)?;
         quiet.end(now)
+    }
+
+    /// When a raid whose last trigger was at `last_at` is over for a user with these rules and channels: once it is quiet,
+    /// but not before the last step was made, and of the round that follows, if one does, the first.
+    pub fn raid_end(&self, last_at: Timestamp, channels: &[(ChannelId, ChannelKind)]) -> Timestamp {
+        let plan = self.plan(EventKind::Raid, channels);
+        let round = EscalationRound { number: 0, began_at: last_at };
+        let last_step = plan.last().map(|step| round.due_at(step));
+        let again = round.next(&plan, self).zip(plan.first()).map(|(next, step)| next.due_at(step));
+        let quiet = last_at + QUIET_AFTER;
+        again.or(last_step).map_or(quiet, |made| quiet.max(made + LAST_STEP_WITHIN))
     }
 
     /// The steps for an event of this kind and these channels, oldest first, which can be tried: a channel that is gone
@@ -270,6 +283,22 @@ mod tests {
         let second = first.next(&plan, &rules).unwrap();
         assert_eq!((times(first), times(second)), (vec![0, 60, 120], vec![300, 360, 420]));
         assert_eq!(second.next(&plan, &rules), None);
+    }
+
+    #[test]
+    fn a_raid_goes_on_until_each_step_and_one_repeat_were_made() {
+        let last_at = Timestamp::from_timestamp(1_000, 0).unwrap();
+        let end = |steps: &[EscalationStep], repeat_seconds, rounds| {
+            let rules = AlarmRules { steps: steps.to_vec(), repeat_seconds, rounds, ..AlarmRules::default() };
+            (rules.raid_end(last_at, &channels()) - last_at).num_seconds()
+        };
+        let (once, twice) = (vec![step(0, &["phone"])], vec![step(0, &["phone"]), step(900, &["ntfy"])]);
+        let late = vec![step(600, &["phone"]), step(3_600, &["ntfy"])];
+        assert_eq!((end(&[], 180, 10), end(&once, 180, 10), end(&once, 3_600, 1)), (900, 900, 900));
+        assert_eq!((end(&once, 839, 2), end(&once, 840, 2), end(&once, 841, 2)), (900, 900, 901));
+        assert_eq!((end(&twice, 180, 1), end(&twice, 180, 2), end(&late, 3_600, 10)), (960, 1_140, 7_860));
+        let off = AlarmRules { enabled: false, steps: late, ..AlarmRules::default() };
+        assert_eq!(off.raid_end(last_at, &channels()), last_at + QUIET_AFTER);
     }
 
     #[test]

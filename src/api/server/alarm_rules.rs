@@ -39,7 +39,8 @@ pub struct PutAlarmRules {
     #[garde(range(min = 60, max = 3600))]
     #[schema(minimum = 60, maximum = 3600)]
     repeat_seconds: u32,
-    /// Number of times that the steps are made in all, until the user acknowledges the alarm or it is quiet for 15 minutes.
+    /// Number of times that the steps are made in all, until the user acknowledges the alarm or it is over: quiet for 15
+    /// minutes, or for longer if the last step, or the first one that is repeated, comes later.
     #[garde(range(min = 1, max = 10))]
     #[schema(minimum = 1, maximum = 10)]
     rounds: u32,

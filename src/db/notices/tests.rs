@@ -494,3 +494,5 @@ fn events_of_an_hour_are_bounded_and_old_ones_are_not_sent() {
         assert_eq!(step(pool, later(4_900)), 0);
     });
 }
+
+mod endings;

@@ -10,7 +10,7 @@ import { accessRow } from "./access.js";
 
 /** Milliseconds between two looks while the alarm may still be sent. */
 const LOOK_EVERY = 3000;
-/** Milliseconds for which an alarm that is quiet is still sent. */
+/** Milliseconds for which an alarm that is quiet is still sent by most rules. */
 const SENT_FOR = 15 * 60_000;
 
 export function lastAlarm() {
