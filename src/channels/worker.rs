@@ -1,7 +1,11 @@
 //! The worker of channels. It reads and stores in batches, so that an alarm of ten thousand users is some dozens of
 //! transactions, and keeps in memory only the messages that have a turn in a [lane](ChannelLane).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use chrono::TimeDelta;
 use tokio::{
@@ -19,7 +23,7 @@ use crate::{
     db::{
         engine::{error::DbError, pool::Db},
         notice_messages::{self, DueMessages, SendableMessage},
-        notice_steps::{self, StepsMade},
+        notice_steps::{self, StepsMade, TooLateMessage},
         notice_subjects::NoticeSubject,
         notices::{self, DeliveryOutcome, EndedAttempt},
         query_failures::log_failure,
@@ -165,11 +169,12 @@ impl Worker {
         }
         let random = self.channels.random.clone();
         let make = move |db: &mut Db| notice_steps::make_due(db, now, BATCH as i64, || random.id::<String>(now));
-        let StepsMade { notices, unreadable, .. } = pool.write(make).await?;
+        let StepsMade { notices, unreadable, too_late, .. } = pool.write(make).await?;
         for key in unreadable {
             let incident = key.incident.as_str();
             log::error!(incident; "the rules of a user cannot be read: an alarm is sent as without rules");
         }
+        report_too_late(&too_late);
         // A step that suppressed or ended something is news, too.
         self.channels.news.notify_waiters();
         Ok(notices == BATCH)
@@ -205,6 +210,21 @@ impl Worker {
             }
         }
         Ok(0 < begun && begun < due)
+    }
+}
+
+/// Reports the messages that were not sent because their alarms were over: a line for each alarm.
+fn report_too_late(messages: &[TooLateMessage]) {
+    let mut by_incident: BTreeMap<&str, Vec<&TooLateMessage>> = BTreeMap::new();
+    for message in messages {
+        figures::count_failed(message.kind, ChannelFault::TooLate);
+        by_incident.entry(&message.incident).or_default().push(message);
+    }
+    for (incident, messages) in by_incident {
+        let (first, fault) = (messages.first(), ChannelFault::TooLate.word());
+        let (channel, kind) = (first.map(|first| &*first.channel), first.map(|first| first.kind.word()));
+        let users = messages.iter().map(|message| &message.user).collect::<BTreeSet<_>>().len();
+        log::warn!(incident, channel:?, kind:?, users, fault; "an alarm was over before it could be sent by channels");
     }
 }
 

@@ -9,12 +9,13 @@ use crate::{
     db::{
         engine::{error::DbError, pool::Db},
         notice_rules::NoticeRules,
-        notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},
+        notice_subjects::{self, NoticeConcern, NoticeRow},
         notices::{DeliveryEnd, NoticeDeliveryState, NoticeKey},
         schema::{deliveries, notices},
     },
     domain::{
-        escalation::{EscalationRound, FIRST_WITHIN},
+        channel::{ChannelFault, ChannelKind},
+        escalation::EscalationRound,
         ids::ChannelId,
         notice_step::{DueNotice, NoticeStep},
         time::Timestamp,
@@ -30,7 +31,26 @@ pub struct StepsMade {
     pub queued: usize,
     /// Notices whose rules cannot be read: the default was used.
     pub unreadable: Vec<NoticeKey>,
+    /// Messages that were not sent, because their raids were over before anything was.
+    pub too_late: Vec<TooLateMessage>,
 }
+
+/// A message that was not sent, because its raid was over before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooLateMessage {
+    pub incident: String,
+    pub user: String,
+    pub channel: String,
+    pub kind: ChannelKind,
+}
+
+/// The end of a message that is not sent: its state, and a reason if quiet hours are none.
+type UnsentEnd = (NoticeDeliveryState, Option<ChannelFault>);
+
+/// Quiet hours, a first step that comes later, and quiet hours by then.
+const MOST_HOLDS: usize = 4;
+const HELD: UnsentEnd = (NoticeDeliveryState::Suppressed, None);
+const TOO_LATE: UnsentEnd = (NoticeDeliveryState::Failed, Some(ChannelFault::TooLate));
 
 /// A message that was queued before.
 #[derive(Clone, Debug, Queryable, Selectable)]
@@ -57,6 +77,7 @@ struct NewMessage<'a> {
     attempts: i32,
     queued_at: Timestamp,
     due_at: Option<Timestamp>,
+    reason: Option<&'static str>,
     ended_at: Option<Timestamp>,
     urgent: bool,
 }
@@ -78,13 +99,13 @@ pub fn make_due(db: &mut Db, now: Timestamp, limit: i64, new_id: impl Fn() -> St
     for notice in &over {
         set_next(db, notice, None)?;
     }
-    suppress_held(db, &over, now, &new_id)?;
+    made.too_late = end_unsent(db, &over, now, &new_id)?;
     let facts = StepFacts::read(db, &concerned)?;
     for notice in concerned {
         let key = notice.key();
         let Some(concern) = concerns.get(&key) else { continue };
         let (step, are_read) = facts.step(notice, concern, now);
-        made.queued += facts.make(db, notice, &concern.subject, &step, now, &new_id)?;
+        made.queued += facts.make(db, notice, &step, now, &new_id)?;
         if !are_read {
             made.unreadable.push(key);
         }
@@ -92,25 +113,67 @@ pub fn make_due(db: &mut Db, now: Timestamp, limit: i64, new_id: impl Fn() -> St
     Ok(made)
 }
 
-/// Notes the messages that quiet hours held up until their raid was over: the user sees why nothing came.
-fn suppress_held(db: &mut Db, over: &[&NoticeRow], now: Timestamp, new_id: impl Fn() -> String) -> Result<(), DbError> {
-    let held: Vec<NoticeRow> = over.iter().filter(|notice| notice.is_held()).map(|notice| (*notice).clone()).collect();
-    if held.is_empty() {
-        return Ok(());
+/// Notes the messages of raids that are over before anything was sent: the user sees why nothing came. Returns those that
+/// no quiet hours held up.
+fn end_unsent(
+    db: &mut Db,
+    over: &[&NoticeRow],
+    now: Timestamp,
+    new_id: impl Fn() -> String,
+) -> Result<Vec<TooLateMessage>, DbError> {
+    let raids: Vec<NoticeRow> = over.iter().filter(|notice| notice.is_raid()).map(|notice| (*notice).clone()).collect();
+    if raids.is_empty() {
+        return Ok(Vec::new());
     }
     // As if no raid were over: without those that their users acknowledged, or may not watch.
-    let concerns = notice_subjects::concerns(db, &held, Timestamp::UNIX_EPOCH)?;
-    let held: Vec<&NoticeRow> = held.iter().collect();
-    let facts = StepFacts::read(db, &held)?;
-    for notice in held {
+    let concerns = notice_subjects::concerns(db, &raids, Timestamp::UNIX_EPOCH)?;
+    let raids: Vec<&NoticeRow> = raids.iter().collect();
+    let facts = StepFacts::read(db, &raids)?;
+    let mut too_late = Vec::new();
+    for notice in raids {
         let concern = concerns.get(&notice.key()).filter(|_| facts.known(notice).is_empty());
         let Some(concern) = concern else { continue };
-        let (NoticeStep::Send { channels, .. }, _) = facts.step(notice, concern, notice.round_at + FIRST_WITHIN) else {
-            continue;
-        };
-        facts.make(db, notice, &concern.subject, &NoticeStep::Suppress { channels }, now, &new_id)?;
+        let (channels, is_held) = facts.unsent(notice, concern);
+        let end = if is_held { HELD } else { TOO_LATE };
+        insert(db, notice, &channels, Some(end), now, &new_id)?;
+        if !is_held {
+            too_late.extend(facts.too_late(notice, &channels));
+        }
     }
-    Ok(())
+    Ok(too_late)
+}
+
+/// Inserts a message by each of these channels, or its end; returns how many are new.
+fn insert(
+    db: &mut Db,
+    notice: &NoticeRow,
+    channels: &[ChannelId],
+    end: Option<UnsentEnd>,
+    now: Timestamp,
+    new_id: impl Fn() -> String,
+) -> Result<usize, DbError> {
+    let (state, reason) = end.unwrap_or((NoticeDeliveryState::Queued, None));
+    let mut inserted = 0;
+    for channel in channels {
+        let new = NewMessage {
+            id: new_id(),
+            incident_id: &notice.incident_id,
+            user_id: &notice.user_id,
+            channel_id: channel.as_str(),
+            round: notice.round,
+            state: state.word(),
+            attempts: 0,
+            // From then on it waits for us.
+            queued_at: notice.due_at.unwrap_or(now),
+            due_at: end.is_none().then_some(now),
+            reason: reason.map(ChannelFault::word),
+            ended_at: end.map(|_| now),
+            urgent: notice.is_raid(),
+        };
+        let insert = diesel::insert_into(deliveries::table).values(new).on_conflict_do_nothing();
+        inserted += on_backend!(db, |db| insert.execute(db))?;
+    }
+    Ok(inserted)
 }
 
 fn due(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<NoticeRow>, DbError> {
@@ -178,44 +241,52 @@ impl StepFacts {
         self.known.get(&notice.key()).map_or(&[], Vec::as_slice)
     }
 
+    /// The first channels of a raid that is over, and whether quiet hours held them up.
+    fn unsent(&self, notice: &NoticeRow, concern: &NoticeConcern) -> (Vec<ChannelId>, bool) {
+        let (mut at, mut is_held) = (notice.round_at, notice.is_held());
+        for _ in 0..MOST_HOLDS {
+            match self.step(notice, concern, at).0 {
+                NoticeStep::Send { channels, .. } => return (channels, is_held),
+                NoticeStep::Suppress { channels } => return (channels, true),
+                NoticeStep::Hold { round, until } => {
+                    // Only quiet hours move the round.
+                    is_held |= round.began_at > notice.round_at;
+                    at = until;
+                }
+            }
+        }
+        (Vec::new(), is_held)
+    }
+
+    /// The messages by these channels, as too late.
+    fn too_late(&self, notice: &NoticeRow, channels: &[ChannelId]) -> impl Iterator<Item = TooLateMessage> {
+        let known = self.rules.channels(&notice.user_id).iter().filter(move |(id, _)| channels.contains(id));
+        known.map(move |(id, kind)| TooLateMessage {
+            incident: notice.incident_id.clone(),
+            user: notice.user_id.clone(),
+            channel: id.to_string(),
+            kind: *kind,
+        })
+    }
+
     /// Makes the step; returns how many messages were queued.
     fn make(
         &self,
         db: &mut Db,
         notice: &NoticeRow,
-        subject: &NoticeSubject,
         step: &NoticeStep,
         now: Timestamp,
         new_id: impl Fn() -> String,
     ) -> Result<usize, DbError> {
-        let (channels, next, is_sent) = match step {
-            NoticeStep::Send { channels, next } => (channels.as_slice(), *next, true),
-            NoticeStep::Suppress { channels } => (channels.as_slice(), None, false),
-            NoticeStep::Hold { round, until } => (&[][..], Some((*round, *until)), true),
+        let (channels, next, end) = match step {
+            NoticeStep::Send { channels, next } => (channels.as_slice(), *next, None),
+            NoticeStep::Suppress { channels } => (channels.as_slice(), None, Some(HELD)),
+            NoticeStep::Hold { round, until } => (&[][..], Some((*round, *until)), None),
         };
         self.supersede(db, notice, channels, now)?;
-        let state = if is_sent { NoticeDeliveryState::Queued } else { NoticeDeliveryState::Suppressed };
-        let mut queued = 0;
-        for channel in channels {
-            let new = NewMessage {
-                id: new_id(),
-                incident_id: &notice.incident_id,
-                user_id: &notice.user_id,
-                channel_id: channel.as_str(),
-                round: notice.round,
-                state: state.word(),
-                attempts: 0,
-                // From then on it waits for us.
-                queued_at: notice.due_at.unwrap_or(now),
-                due_at: is_sent.then_some(now),
-                ended_at: (!is_sent).then_some(now),
-                urgent: matches!(subject, NoticeSubject::Raid(_)),
-            };
-            let insert = diesel::insert_into(deliveries::table).values(new).on_conflict_do_nothing();
-            queued += on_backend!(db, |db| insert.execute(db))?;
-        }
+        let inserted = insert(db, notice, channels, end, now, new_id)?;
         set_next(db, notice, next)?;
-        Ok(if is_sent { queued } else { 0 })
+        Ok(if end.is_none() { inserted } else { 0 })
     }
 
     /// Ends the older messages about the incident that wait for these channels: the new ones take their place.

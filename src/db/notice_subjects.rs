@@ -82,9 +82,14 @@ impl NoticeRow {
         NoticeKey { incident: self.incident_id.clone(), user: self.user_id.as_str().into() }
     }
 
+    /// True for a notice of a raid.
+    pub(in crate::db) fn is_raid(&self) -> bool {
+        self.event.is_none()
+    }
+
     /// True for a raid whose first round waits for the end of quiet hours.
     pub(in crate::db) fn is_held(&self) -> bool {
-        self.event.is_none() && self.round == 0 && self.round_at > self.opened_at
+        self.is_raid() && self.round == 0 && self.round_at > self.opened_at
     }
 
     /// The subject, if it still concerns the user: an alarm neither acknowledged nor over, or an event of just now.
@@ -113,7 +118,7 @@ struct NoticedRaids {
 
 impl NoticedRaids {
     fn read(db: &mut Db, notices: &[NoticeRow], now: Timestamp) -> Result<Self, DbError> {
-        let raids = notices.iter().filter(|notice| notice.event.is_none());
+        let raids = notices.iter().filter(|notice| notice.is_raid());
         let raids: BTreeSet<String> = raids.map(|notice| notice.incident_id.clone()).collect();
         let incidents = incidents::get_all(db, &raids)?;
         let quiet = notices.iter().filter_map(|notice| {

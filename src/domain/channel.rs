@@ -56,6 +56,8 @@ words! {
         NotAllowed = "not_allowed",
         /// The stored target cannot be opened now.
         Unreadable = "unreadable",
+        /// The alarm was over before this service could send it.
+        TooLate = "too_late",
     }
 }
 
@@ -118,6 +120,7 @@ impl ChannelFault {
             Self::Gone => "The other side says that this target ended. Add it again.",
             Self::NotAllowed => "The address is not one of the public internet.",
             Self::Unreadable => "The operator is repairing this; there is nothing for you to do.",
+            Self::TooLate => "The service heard of the alarm only when it was over. Your channel is not at fault.",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! When raids are over for their users.
 
 use super::*;
+use crate::db::notice_steps::TooLateMessage;
 
 fn at_seconds(after_seconds: u32, channel: &str) -> EscalationStep {
     EscalationStep { after_seconds, channels: vec![channel.into()] }
@@ -41,5 +42,50 @@ fn an_acknowledgement_ends_late_steps_too() {
         assert!(sent(pool, later(1_000)).iter().all(|message| message.user_id == "guest"));
         assert_eq!(step(pool, later(1_800)), 0);
         assert_eq!(due_at(pool, "owner"), None);
+    });
+}
+
+/// The user's messages about the raid: channel, state and reason.
+fn listed(pool: &Pool, user: &str) -> Vec<(String, String, Option<String>)> {
+    let list = pool.read_blocking(|db| crate::db::deliveries::list(db, "incident", &user.into())).unwrap();
+    list.into_iter().map(|message| (message.channel_id, message.state, message.reason)).collect()
+}
+
+#[test]
+fn a_raid_that_is_over_before_anything_was_sent_is_listed_as_too_late() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        let add = |db: &mut Db| channels::insert(db, &channel("deaf", "deaf", ChannelKind::Gotify, "deaf"), 9);
+        pool.write_blocking(add).unwrap().unwrap();
+        put_rules(pool, &server, "deaf", &quiet(&[EventKind::Raid], false));
+        ring(pool, &server, 1);
+        let acknowledge = |db: &mut Db| incidents::acknowledge(db, &server, "incident", &"guest".into(), later(1));
+        pool.write_blocking(acknowledge).unwrap().unwrap();
+        // The process was away until then.
+        let made = steps(pool, later(960));
+        let owners = TooLateMessage {
+            incident: "incident".to_owned(),
+            user: "owner".to_owned(),
+            channel: "browser".to_owned(),
+            kind: ChannelKind::WebPush,
+        };
+        assert_eq!((made.notices, made.queued, made.too_late), (3, 0, vec![owners]));
+        let too_late = Some("too_late".to_owned());
+        assert_eq!(listed(pool, "owner"), [("browser".to_owned(), "failed".to_owned(), too_late)]);
+        assert_eq!(listed(pool, "deaf"), [("deaf".to_owned(), "suppressed".to_owned(), None)], "quiet hours");
+        assert!(listed(pool, "guest").is_empty(), "acknowledged");
+        assert_eq!((steps(pool, later(961)).notices, sent(pool, later(961))), (0, Vec::new()));
+    });
+}
+
+#[test]
+fn a_raid_of_which_something_was_sent_ends_without_further_messages() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        let made = steps(pool, later(901));
+        assert_eq!((made.notices, made.queued, made.too_late), (2, 0, Vec::new()));
+        assert_eq!((listed(pool, "owner").len(), listed(pool, "guest").len()), (1, 1));
     });
 }

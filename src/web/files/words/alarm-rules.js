@@ -70,6 +70,7 @@ export const DELIVERIES = {
     gone: "it ended at the other side",
     not_allowed: "no channel may reach that address",
     unreadable: "the operator is repairing this",
+    too_late: "the alarm was over before it could be sent",
     no_team: "there was no team",
     not_taken: "the game server took no line in time",
   },
