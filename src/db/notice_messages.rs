@@ -1,6 +1,6 @@
 //! Messages of notices that are due, with all that they are made of. In batches, as [`notice_steps`](crate::db::notice_steps).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use diesel::prelude::*;
 
@@ -85,18 +85,23 @@ fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<Due
     let keys: BTreeSet<NoticeKey> = due.iter().map(NoticeDelivery::key).collect();
     let rows = notice_subjects::rows(db, &keys)?;
     let concerns = notice_subjects::concerns(db, &rows, now)?;
-    let notices: HashMap<NoticeKey, NoticeRow> = rows.into_iter().map(|row| (row.key(), row)).collect();
     let ids: Vec<&str> = due.iter().map(|delivery| delivery.channel_id.as_str()).collect();
     let channels = channels::get_all(db, &ids)?;
     let channels: HashMap<String, StoredChannel> =
         channels.into_iter().map(|channel| (channel.id.clone(), channel)).collect();
+    let may_be_kept = |delivery: &&NoticeDelivery| {
+        let kind = channels.get(&delivery.channel_id).and_then(|channel| channel.kind().ok());
+        !concerns.contains_key(&delivery.key()) && kind.is_some_and(|kind| kind.keeps(delivery.queued_at, now))
+    };
+    let kept = kept(db, &due.iter().filter(may_be_kept).collect::<Vec<_>>(), &rows)?;
+    let notices: HashMap<NoticeKey, NoticeRow> = rows.into_iter().map(|row| (row.key(), row)).collect();
     let servers: BTreeSet<&str> = notices.values().map(|notice| notice.server_id.as_str()).collect();
     let servers: HashMap<ServerId, PairedServer> =
         paired_servers::get_all(db, &servers)?.into_iter().map(|server| (server.id.clone(), server)).collect();
     let mut messages = DueMessages::default();
     for delivery in due {
         let key = delivery.key();
-        let concern = concerns.get(&key);
+        let concern = concerns.get(&key).or_else(|| kept.get(&delivery.id));
         let channel = channels.get(&delivery.channel_id);
         let server = notices.get(&key).and_then(|notice| servers.get(&ServerId::from(notice.server_id.as_str())));
         match (concern, channel, server) {
@@ -115,6 +120,33 @@ fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<Due
         }
     }
     Ok(messages)
+}
+
+/// The raids of these messages, which are over, by the message: of those that are sent all the same, because their channel
+/// has taken no message of the raid.
+fn kept(
+    db: &mut Db,
+    late: &[&NoticeDelivery],
+    notices: &[NoticeRow],
+) -> Result<HashMap<String, NoticeConcern>, DbError> {
+    if late.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let taken: Vec<(String, String)> = deliveries::table
+        .filter(deliveries::incident_id.eq_any(late.iter().map(|delivery| delivery.incident_id.as_str())))
+        .filter(deliveries::state.eq(NoticeDeliveryState::Accepted.word()))
+        .select((deliveries::incident_id, deliveries::channel_id))
+        .load(db)?;
+    let taken: HashSet<(String, String)> = taken.into_iter().collect();
+    let keys: HashSet<NoticeKey> = late.iter().map(|delivery| delivery.key()).collect();
+    let notices: Vec<NoticeRow> = notices.iter().filter(|notice| keys.contains(&notice.key())).cloned().collect();
+    let raids = notice_subjects::open_raids(db, &notices)?;
+    let kept = late.iter().filter_map(|delivery| {
+        let raid = raids.get(&delivery.key()).filter(|raid| raid.drill().is_none())?;
+        let is_taken = taken.contains(&(delivery.incident_id.clone(), delivery.channel_id.clone()));
+        (!is_taken).then(|| (delivery.id.clone(), raid.clone()))
+    });
+    Ok(kept.collect())
 }
 
 /// Cancels these messages, as far as they still wait.

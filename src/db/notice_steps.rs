@@ -44,7 +44,7 @@ pub struct TooLateMessage {
     pub kind: ChannelKind,
 }
 
-/// The end of a message that is not sent: its state, and a reason if quiet hours are none.
+/// The end of a message that is not sent: its state, and its reason, if that is not the user's own quiet hours.
 type UnsentEnd = (NoticeDeliveryState, Option<ChannelFault>);
 
 /// Quiet hours, a first step that comes later, and quiet hours by then.
@@ -125,8 +125,7 @@ fn end_unsent(
     if raids.is_empty() {
         return Ok(Vec::new());
     }
-    // As if no raid were over: without those that their users acknowledged, or may not watch.
-    let concerns = notice_subjects::concerns(db, &raids, Timestamp::UNIX_EPOCH)?;
+    let concerns = notice_subjects::open_raids(db, &raids)?;
     let raids: Vec<&NoticeRow> = raids.iter().collect();
     let facts = StepFacts::read(db, &raids)?;
     let mut too_late = Vec::new();

@@ -163,6 +163,16 @@ pub(in crate::db) fn concerns(
     Ok(notices.iter().filter_map(concern).collect())
 }
 
+/// The raids among these notices that their users have not acknowledged and may watch, also those that are over.
+pub(in crate::db) fn open_raids(
+    db: &mut Db,
+    notices: &[NoticeRow],
+) -> Result<HashMap<NoticeKey, NoticeConcern>, DbError> {
+    let raids: Vec<NoticeRow> = notices.iter().filter(|notice| notice.is_raid()).cloned().collect();
+    // No raid was over then.
+    concerns(db, &raids, Timestamp::UNIX_EPOCH)
+}
+
 /// The notices of these keys.
 pub(in crate::db) fn rows(db: &mut Db, keys: &BTreeSet<NoticeKey>) -> Result<Vec<NoticeRow>, DbError> {
     let incidents: BTreeSet<&str> = keys.iter().map(|key| key.incident.as_str()).collect();

@@ -78,6 +78,17 @@ words! {
     }
 }
 
+/// A webhook is sent a raid that it has not taken yet for so long, also once the raid is over.
+const KEPT_FOR: TimeDelta = TimeDelta::hours(24);
+
+impl ChannelKind {
+    /// True if a message that was due first at `queued_at` is sent also once its raid is over: a program may want it late,
+    /// a phone would ring for nothing.
+    pub fn keeps(self, queued_at: Timestamp, now: Timestamp) -> bool {
+        self == Self::Webhook && now < queued_at + KEPT_FOR
+    }
+}
+
 impl ChannelProof {
     /// The proof of a channel in this state, whose other side took a message at this time.
     pub fn of(state: ChannelState, accepted_at: Option<Timestamp>) -> Self {
@@ -271,6 +282,16 @@ mod tests {
         assert!(pauses.is_sorted());
         let all: TimeDelta = pauses.iter().sum();
         assert!(TimeDelta::hours(22) < all && all < TimeDelta::hours(24), "{all}");
+    }
+
+    #[test]
+    fn only_webhooks_are_sent_a_raid_that_is_over_and_for_a_day() {
+        let at = |seconds| Timestamp::from_timestamp(seconds, 0).unwrap();
+        let keeps = |kind: ChannelKind| [0, 86_399, 86_400].map(|now| kind.keeps(at(0), at(now)));
+        for kind in ChannelKind::ALL {
+            let is_hook = kind == ChannelKind::Webhook;
+            assert_eq!(keeps(kind), [is_hook, is_hook, false], "{kind:?}");
+        }
     }
 
     #[test]

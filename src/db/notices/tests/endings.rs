@@ -89,3 +89,66 @@ fn a_raid_of_which_something_was_sent_ends_without_further_messages() {
         assert_eq!((listed(pool, "owner").len(), listed(pool, "guest").len()), (1, 1));
     });
 }
+
+/// Lets each of these messages fail, to be tried again then.
+fn fail(pool: &Pool, messages: &[NoticeDelivery], retry_at: i64) {
+    let (fault, retry_at) = (ChannelFault::Unavailable, Some(later(retry_at)));
+    for message in messages {
+        let failed = DeliveryOutcome::Failed { status: None, fault, retry_at };
+        end(pool, message, &failed, later(1));
+    }
+}
+
+#[test]
+fn a_webhook_is_tried_for_a_day_also_when_the_raid_is_over_and_a_phone_is_not() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        let first = sent(pool, later(0));
+        assert_eq!(channels_of(&first), ["browser", "hook"]);
+        fail(pool, &first, 1_200);
+        let again = sent(pool, later(1_200));
+        assert_eq!(channels_of(&again), ["hook"]);
+        fail(pool, &again, 80_000);
+        assert_eq!(channels_of(&sent(pool, later(86_399))), ["hook"]);
+        assert!(sent(pool, later(86_400)).is_empty());
+        assert_eq!(listed(pool, "guest")[0].1, "cancelled");
+    });
+}
+
+#[test]
+fn a_webhook_is_not_tried_once_the_raid_is_over_and_acknowledged() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        fail(pool, &sent(pool, later(0)), 1_200);
+        let acknowledge = |db: &mut Db| incidents::acknowledge(db, &server, "incident", &"guest".into(), later(950));
+        pool.write_blocking(acknowledge).unwrap().unwrap();
+        assert!(sent(pool, later(1_200)).is_empty());
+    });
+}
+
+#[test]
+fn a_webhook_is_not_tried_once_the_raid_is_over_and_the_access_is_gone_or_it_took_a_message() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        testing::user(pool, "other");
+        testing::guest(pool, "g3", "one", "other");
+        let add = |db: &mut Db| channels::insert(db, &channel("other", "other", ChannelKind::Webhook, "other"), 9);
+        pool.write_blocking(add).unwrap().unwrap();
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        for message in sent(pool, later(0)).iter().filter(|message| message.channel_id == "hook") {
+            end(pool, message, &ACCEPTED, later(1));
+        }
+        step(pool, later(180));
+        fail(pool, &sent(pool, later(180)), 1_200);
+        pool.write_blocking(|db| crate::db::guests::leave(db, &"other".into(), &server)).unwrap();
+        assert!(sent(pool, later(1_200)).is_empty());
+        let rounds = pool.read_blocking(|db| crate::db::deliveries::list(db, "incident", &"guest".into())).unwrap();
+        let rounds: Vec<_> = rounds.iter().map(|message| (message.round, message.state.as_str())).collect();
+        assert_eq!(rounds, [(0, "accepted"), (1, "cancelled")]);
+    });
+}
