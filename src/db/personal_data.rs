@@ -102,7 +102,7 @@ pub const PERSONAL_DATA: [PersonalRows; 46] = [
     rows("apiTokens", "api_tokens", OF_USER, &["id"], &["id", "label", "scopes", "server_id", "created_at:time", "expires_at:time", "last_used_at:time"]),
     rows("channels", "channels", OF_USER, &["id"], &["id", "kind", "name", "host", "state", "reason", "failing_since:time", "accepted_at:time", "created_at:time", "failures:number"]),
     rows("alarmRules", "alarm_rules", OF_USER, &["server_id"], &["server_id", "rules"]),
-    rows("notices", "notices", OF_USER, &["incident_id"], &["incident_id", "server_id", "opened_at:time", "round", "round_at:time", "due_at:time", "event"]),
+    rows("notices", "notices", OF_USER, &["opened_at:time", "incident_id"], &["incident_id", "server_id", "opened_at:time", "round", "round_at:time", "due_at:time", "event"]),
     rows("deliveries", "deliveries", OF_USER, &["id"], &["id", "incident_id", "channel_id", "round", "state", "attempts", "queued_at:time", "due_at:time", "status", "reason", "ended_at:time", "urgent:flag"]),
     rows("pushCredentials", "push_credentials", OF_USER, &["user_id"], &["uploaded_at:time", "uploaded_by", "expires_at:time", "proven_at:time", "key_version", "staged_uploaded_at:time", "staged_uploaded_by", "staged_expires_at:time"]),
     rows("pushRefusals", "push_refusals", OF_USER, &["user_id"], &["uploaded_at:time", "uploaded_by", "reason", "refused_at:time", "dismissed:flag"]),

@@ -91,6 +91,16 @@ fn statements(db: &mut Db, make: impl FnOnce(&mut Db)) -> Vec<String> {
     std::mem::take(&mut *statements.lock().unwrap())
 }
 
+/// Prepares [`plan`], until the end of the transaction.
+fn prepare_plans(db: &mut Db) {
+    if let Db::Pg(connection) = db {
+        let prepare = "SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; \
+             CREATE OR REPLACE FUNCTION pg_temp.plan_of(statement text) RETURNS SETOF text AS $$ BEGIN \
+             RETURN QUERY EXECUTE 'EXPLAIN EXECUTE ' || statement; END $$ LANGUAGE plpgsql";
+        connection.batch_execute(prepare).unwrap();
+    }
+}
+
 /// The engine's plan for the statement.
 fn plan(db: &mut Db, statement: &str) -> Vec<String> {
     let steps: Vec<PlanStep> = match db {
@@ -452,13 +462,7 @@ fn no_statement_reads_a_whole_table() {
             // An INSERT looks for nothing.
             statements.retain(|statement| !statement.starts_with("INSERT"));
             assert!(statements.len() > 30 && statements.iter().any(|statement| statement.contains("DELETE")));
-            if let Db::Pg(connection) = db {
-                connection.batch_execute(
-                    "SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; \
-                     CREATE FUNCTION pg_temp.plan_of(statement text) RETURNS SETOF text AS $$ BEGIN \
-                     RETURN QUERY EXECUTE 'EXPLAIN EXECUTE ' || statement; END $$ LANGUAGE plpgsql",
-                )?;
-            }
+            prepare_plans(db);
             for statement in statements {
                 let plan = plan(db, &statement);
                 let scans = |step: &String| {

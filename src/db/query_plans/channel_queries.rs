@@ -1,5 +1,6 @@
 //! Queries of channels, and of the messages that wake users.
 
+use super::{plan, prepare_plans, statements};
 use crate::{
     db::{
         alarm_rules, channels, deliveries,
@@ -62,4 +63,30 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     users::find_by_account(db, &key.into()).unwrap();
     notices::waiting(db).unwrap();
     notices::purge(db, now()).unwrap();
+}
+
+#[test]
+fn an_event_counts_its_users_notices_of_an_hour_only() {
+    testing::on_each_database(|pool| {
+        testing::user(pool, "user");
+        let (user, server) = (UserId::from("user"), testing::server(pool, "user", "server").id);
+        let channel = channels::tests::channel("channel", "user", ChannelKind::Ntfy, "target");
+        let rules = AlarmRules { kinds: [EventKind::Death].into(), ..AlarmRules::default() };
+        let death = testing::timeline_entry("death", "death", now());
+        pool.write_blocking(|db| {
+            channels::insert(db, &channel, 9)?.unwrap();
+            alarm_rules::put(db, &server, &user, &rules)?;
+            let open =
+                |db: &mut Db| new_event_notices::open(db, &TimelineOwner::Server(server.clone()), &death).unwrap();
+            let statements = statements(db, open);
+            prepare_plans(db);
+            let is_count = |statement: &&String| statement.contains("COUNT") && statement.contains("notices");
+            let counts: Vec<&String> = statements.iter().filter(is_count).collect();
+            assert_eq!(counts.len(), 1, "{statements:?}");
+            let plan = plan(db, counts[0]).join("\n");
+            assert!(plan.contains("notices_of_user") && plan.contains("opened_at"), "{plan}");
+            Ok(())
+        })
+        .unwrap();
+    });
 }

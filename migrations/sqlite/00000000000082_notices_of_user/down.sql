@@ -1,0 +1,2 @@
+DROP INDEX notices_of_user;
+CREATE INDEX notices_user_id ON notices (user_id);
