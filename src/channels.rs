@@ -3,6 +3,7 @@
 //! twice then, with the same id.
 
 pub mod figures;
+pub mod outcomes;
 pub mod reached_users;
 pub mod sender;
 pub mod worker;

@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::{
     channels::{
-        figures,
+        figures, outcomes,
         reached_users::{MinuteReport, ReachedUsers},
         sender::Channels,
     },
@@ -152,10 +152,9 @@ impl Worker {
         while !self.ended.is_empty() {
             let outcomes: Vec<EndedAttempt> = self.ended.iter().take(BATCH).cloned().collect();
             let (count, now) = (outcomes.len(), self.channels.clock.now());
-            self.channels.pool.write(move |db: &mut Db| notices::note_outcomes(db, &outcomes, now)).await?;
-            for ended in self.ended.drain(..count) {
-                self.turns.give_back(&ended.delivery.channel_id);
-            }
+            let free = outcomes::store(&self.channels.pool, &outcomes, now).await?;
+            self.ended.drain(..count);
+            free.iter().for_each(|channel| self.turns.give_back(channel));
             self.channels.news.notify_waiters();
         }
         Ok(())

@@ -211,7 +211,9 @@ pub fn note_failure(
 ) -> Result<Option<ChannelState>, DbError> {
     let Some(channel) = get(db, id)?.filter(|channel| channel.target_hash == target) else { return Ok(None) };
     let count = u32::try_from(channel.failures).unwrap_or_default();
-    let row = FailureRow { state: channel.state()?, since: channel.failing_since, count }.with(fault, now);
+    // One that cannot be read must not hold up what else is stored with it.
+    let state = channel.state().unwrap_or(ChannelState::Failing);
+    let row = FailureRow { state, since: channel.failing_since, count }.with(fault, now);
     let failed = (
         channels::state.eq(row.state.word()),
         channels::reason.eq(fault.word()),

@@ -196,6 +196,19 @@ fn note_failed(
     Ok(())
 }
 
+/// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel: it would be sent again
+/// otherwise.
+pub fn end_alone(db: &mut Db, attempt: &EndedAttempt, now: Timestamp) -> Result<(), DbError> {
+    let state = match attempt.outcome {
+        DeliveryOutcome::Accepted { .. } => NoticeDeliveryState::Accepted,
+        DeliveryOutcome::Failed { .. } => NoticeDeliveryState::Failed,
+    };
+    let reason = (state == NoticeDeliveryState::Failed).then(|| ChannelFault::Unreadable.word());
+    let waiting = deliveries::table.find(&attempt.delivery.id).filter(deliveries::due_at.is_not_null());
+    diesel::update(waiting).set((deliveries::reason.eq(reason), DeliveryEnd::new(state, now))).execute(db)?;
+    Ok(())
+}
+
 /// Makes the next step of the round due now.
 fn hasten(db: &mut Db, delivery: &NoticeDelivery, now: Timestamp) -> Result<(), DbError> {
     let key = delivery.key();

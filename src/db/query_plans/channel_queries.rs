@@ -5,7 +5,8 @@ use crate::{
     db::{
         alarm_rules, channels, deliveries,
         engine::pool::Db,
-        incidents, late_notices, new_event_notices, new_notices, notice_messages, notice_steps, notices,
+        incidents, late_notices, new_event_notices, new_notices, notice_messages, notice_steps,
+        notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
         paired_servers, spoken_alarms,
         testing::{self, now},
         users,
@@ -51,6 +52,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     for lane in ChannelLane::ALL {
         notice_messages::due(db, now(), lane, &load).unwrap();
     }
+    notices::end_alone(db, &ended_attempt(key), now()).unwrap();
     notice_messages::cancel(db, &[key.to_owned()], now()).unwrap();
     incidents::whole(db, key).unwrap();
     notices::server_of(db, key, user).unwrap();
@@ -63,6 +65,13 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     users::find_by_account(db, &key.into()).unwrap();
     notices::waiting(db).unwrap();
     notices::purge(db, now()).unwrap();
+}
+
+fn ended_attempt(key: &str) -> EndedAttempt {
+    let (id, incident_id, user_id, channel_id) = (key.to_owned(), key.to_owned(), key.to_owned(), key.to_owned());
+    let delivery = NoticeDelivery { id, incident_id, user_id, channel_id, round: 0, attempts: 0, queued_at: now() };
+    let outcome = DeliveryOutcome::Accepted { status: 200 };
+    EndedAttempt { delivery, target_hash: key.to_owned(), kind: key.to_owned(), outcome }
 }
 
 #[test]

@@ -152,3 +152,18 @@ fn a_webhook_is_not_tried_once_the_raid_is_over_and_the_access_is_gone_or_it_too
         assert_eq!(rounds, [(0, "accepted"), (1, "cancelled")]);
     });
 }
+
+#[test]
+fn a_channel_in_an_unknown_state_holds_up_no_outcome() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        let spoil = "UPDATE channels SET state = 'odd' WHERE id = 'hook'";
+        pool.write_blocking(|db| Ok(diesel::sql_query(spoil).execute(db)?)).unwrap();
+        fail(pool, &sent(pool, later(0)), 60);
+        let channel = pool.read_blocking(|db| channels::get(db, &"hook".into())).unwrap().unwrap();
+        assert_eq!((channel.state().unwrap(), channel.failures), (ChannelState::Failing, 1));
+        assert_eq!(channels_of(&sent(pool, later(60))), ["browser", "hook"]);
+    });
+}

@@ -1,0 +1,132 @@
+//! Outcomes of attempts, stored in batches. One that cannot be stored holds up no other.
+
+use crate::{
+    db::{
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+        },
+        notices::{self, EndedAttempt},
+    },
+    domain::time::Timestamp,
+};
+
+/// Stores these outcomes. Returns the ids of the channels that are free again: not those of messages that are still due
+/// although they were sent.
+pub async fn store(pool: &Pool, ended: &[EndedAttempt], now: Timestamp) -> Result<Vec<String>, DbError> {
+    let channel = |attempt: &EndedAttempt| attempt.delivery.channel_id.clone();
+    match write(pool, ended.to_vec(), now).await {
+        Ok(()) => return Ok(ended.iter().map(channel).collect()),
+        Err(error) if is_of_rows(&error) => {}
+        Err(error) => return Err(error),
+    }
+    let mut free = Vec::new();
+    for attempt in ended {
+        let stored = match write(pool, vec![attempt.clone()], now).await {
+            Err(error) if is_of_rows(&error) => end_alone(pool, attempt, error, now).await,
+            stored => stored,
+        };
+        match stored {
+            Ok(()) => free.push(channel(attempt)),
+            Err(error) if is_of_rows(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(free)
+}
+
+async fn write(pool: &Pool, ended: Vec<EndedAttempt>, now: Timestamp) -> Result<(), DbError> {
+    pool.write(move |db: &mut Db| notices::note_outcomes(db, &ended, now)).await
+}
+
+async fn end_alone(pool: &Pool, attempt: &EndedAttempt, error: DbError, now: Timestamp) -> Result<(), DbError> {
+    let (incident, channel) = (&*attempt.delivery.incident_id, &*attempt.delivery.channel_id);
+    log::error!(incident, channel; "what came of an alarm by a channel cannot be stored: {error}");
+    let attempt = attempt.clone();
+    pool.write(move |db: &mut Db| notices::end_alone(db, &attempt, now)).await
+}
+
+/// True if rows, or what is stored of them, may be at fault: others can be stored.
+fn is_of_rows(error: &DbError) -> bool {
+    match error {
+        DbError::NotFound | DbError::Conflict | DbError::Query(_) | DbError::Malformed(_) | DbError::Panicked => true,
+        DbError::Unavailable(_) | DbError::Damaged(_) | DbError::NewerSchema(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use diesel::prelude::*;
+
+    use super::*;
+    use crate::{
+        db::{
+            channels::{self, tests::channel},
+            deliveries, incidents, notice_messages, notice_steps,
+            notices::DeliveryOutcome,
+            testing::{self, later, now},
+        },
+        domain::{
+            channel::{ChannelFault, ChannelKind},
+            channel_lane::{ChannelLane, LaneLoad},
+        },
+    };
+
+    const USERS: [&str; 3] = ["alice", "bob", "carol"];
+
+    /// Messages of an alarm to three users, each by a channel with the user's name, as attempts that failed.
+    fn failed(pool: &Pool) -> Vec<EndedAttempt> {
+        USERS.iter().for_each(|user| testing::user(pool, user));
+        let server = testing::server(pool, "alice", "server").id;
+        for user in &USERS[1..] {
+            testing::guest(pool, user, "server", user);
+        }
+        let ids = std::cell::Cell::new(0);
+        let ring = |db: &mut Db| {
+            for user in USERS {
+                channels::insert(db, &channel(user, user, ChannelKind::Ntfy, user), 9)?.unwrap();
+            }
+            incidents::write(db, &server, &testing::incident_write("incident", 1))?;
+            let new_id = || {
+                ids.set(ids.get() + 1);
+                ids.get().to_string()
+            };
+            notice_steps::make_due(db, now(), 9, new_id)?;
+            notice_messages::due(db, now(), ChannelLane::Unproven, &LaneLoad { room: 9, ..LaneLoad::default() })
+        };
+        let fault = ChannelFault::Unavailable;
+        let outcome = DeliveryOutcome::Failed { status: None, fault, retry_at: Some(later(60)) };
+        let attempt = |message: notice_messages::SendableMessage| EndedAttempt {
+            target_hash: message.channel.target_hash,
+            kind: message.channel.kind,
+            delivery: message.delivery,
+            outcome: outcome.clone(),
+        };
+        pool.write_blocking(ring).unwrap().sendable.into_iter().map(attempt).collect()
+    }
+
+    #[test]
+    fn an_outcome_that_cannot_be_stored_holds_up_no_other_and_its_message_is_not_sent_again() {
+        testing::on_each_database(|pool| {
+            let ended = failed(pool);
+            let spoil = |db: &mut Db| {
+                let spoil = match db {
+                    Db::Sqlite(_) => "UPDATE channels SET failing_since = 'no time' WHERE id = 'bob'",
+                    Db::Pg(_) => "ALTER TABLE channels ADD CHECK (id <> 'bob' OR failures = 0)",
+                };
+                Ok(diesel::sql_query(spoil).execute(db)?)
+            };
+            pool.write_blocking(spoil).unwrap();
+            let mut free = actix::System::new().block_on(store(pool, &ended, later(1))).unwrap();
+            free.sort_unstable();
+            assert_eq!(free, USERS);
+            let states = USERS.map(|user| {
+                let list = pool.read_blocking(|db| deliveries::list(db, "incident", &user.into())).unwrap();
+                let [message] = &*list else { panic!("{list:?}") };
+                (message.state.clone(), message.attempts)
+            });
+            let queued = ("queued".to_owned(), 1);
+            assert_eq!(states, [queued.clone(), ("failed".to_owned(), 0), queued]);
+        });
+    }
+}
