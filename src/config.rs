@@ -246,7 +246,7 @@ impl Config {
         let player_stats = settings.player_stats.check(&mut check);
         let payments = settings.payments.check(&mut check);
         let chat = settings.chat.check(&mut check);
-        let channels = settings.channels.check(&mut check);
+        let channels = settings.channels.check(&mut check, urls.as_ref().and_then(|urls| urls.base.as_ref()));
         let images = settings.images.check(&data_dir, &mut check);
         let config = (|| {
             let (payments, enforce_tiers) = payments?;

@@ -1,8 +1,13 @@
 //! Settings of the channels by which alarms reach users without a dashboard.
 
-use crate::config::{
-    base_url::BaseUrl,
-    check::{Check, given},
+use url::{Host, Url};
+
+use crate::{
+    config::{
+        base_url::BaseUrl,
+        check::{Check, given},
+    },
+    domain::channel_url::is_public_host,
 };
 
 /// The channels, as given.
@@ -24,18 +29,36 @@ pub struct ChannelPolicy {
 }
 
 impl ChannelSettings {
-    pub(super) fn check(self, check: &mut Check) -> Option<ChannelPolicy> {
+    /// Checks them, for a service at this URL.
+    pub(super) fn check(self, check: &mut Check, base: Option<&BaseUrl>) -> Option<ChannelPolicy> {
         let contact = given(self.vapid_subject);
-        let is_contact = |text: &String| {
-            let local = ["localhost", ".local", ".invalid"].iter().any(|ending| text.ends_with(ending));
-            (text.starts_with("mailto:") && text.contains('@') || text.starts_with("https://")) && !local
-        };
-        // Apple's push service takes no other.
-        if contact.as_ref().is_some_and(|contact| !is_contact(contact)) {
-            check.fault("VAPID_SUBJECT", "is not a mailto: or https: URI that people can reach");
+        match (&contact, base) {
+            (Some(contact), _) if !is_contact(contact) => {
+                check.fault("VAPID_SUBJECT", "is not a mailto: or https: URI that people can reach");
+            }
+            (None, Some(base)) if check.production && !is_contact(base.as_str()) => check.warning(
+                "VAPID_SUBJECT",
+                "is missing, and BASE_URL is none that people can reach: push services may refuse alarms for browsers",
+            ),
+            _ => {}
         }
         let allows_private = check.flag("ALLOW_PRIVATE_CHANNEL_TARGETS", &self.allow_private_channel_targets)?;
         Some(ChannelPolicy { contact, allows_private })
+    }
+}
+
+/// True for a contact that people can reach: Apple's push service takes no other.
+fn is_contact(text: &str) -> bool {
+    let Ok(uri) = Url::parse(text) else { return false };
+    match uri.scheme() {
+        "https" => uri.host().is_some_and(|host| is_public_host(&host)),
+        "mailto" => uri
+            .path()
+            .rsplit_once('@')
+            .filter(|(name, _)| !name.is_empty())
+            .and_then(|(_, host)| Host::parse(host).ok())
+            .is_some_and(|host| is_public_host(&host)),
+        _ => false,
     }
 }
 
@@ -50,22 +73,50 @@ impl ChannelPolicy {
 mod tests {
     use super::*;
 
-    fn checked(subject: &str) -> (Option<ChannelPolicy>, Vec<String>) {
-        let mut check = Check::default();
+    /// The faults and warnings of this contact in production, at this URL.
+    fn checked(subject: &str, base: &str) -> (Vec<String>, Vec<String>) {
+        let mut check = Check { production: true, ..Check::default() };
         let settings = ChannelSettings {
             vapid_subject: Some(subject.to_owned()),
             allow_private_channel_targets: "false".to_owned(),
         };
-        (settings.check(&mut check), check.faults)
+        settings.check(&mut check, Some(&Url::parse(base).unwrap().into()));
+        (check.faults, check.warnings)
     }
 
     #[test]
     fn the_contact_is_one_that_push_services_take() {
-        for subject in ["mailto:admin@example.org", "https://example.org/contact", ""] {
-            assert_eq!(checked(subject).1, Vec::<String>::new(), "{subject}");
+        let taken =
+            ["mailto:admin@example.org", "mailto:a@b.example.org?subject=x", "https://example.org/contact.local", ""];
+        for subject in taken {
+            assert_eq!(
+                checked(subject, "https://api.example.org"),
+                (Vec::<String>::new(), Vec::<String>::new()),
+                "{subject}"
+            );
         }
-        for subject in ["admin@example.org", "http://example.org", "https://localhost", "mailto:me@host.local"] {
-            assert_eq!(checked(subject).1.len(), 1, "{subject}");
+        for subject in [
+            "admin@example.org",
+            "http://example.org",
+            "https://localhost",
+            "https://localhost:8080/x",
+            "https://host.local/contact",
+            "https://10.0.0.1/",
+            "mailto:me@host.local",
+            "mailto:me@host.local?cc=a@example.org",
+            "mailto:@example.org",
+            "mailto:example.org",
+        ] {
+            assert_eq!(checked(subject, "https://api.example.org").0.len(), 1, "{subject}");
+        }
+    }
+
+    #[test]
+    fn a_service_without_a_contact_whose_own_url_is_none_warns() {
+        for base in ["http://localhost:8080", "https://host.local", "https://192.168.0.2"] {
+            let (faults, warnings) = checked("", base);
+            assert_eq!((faults.len(), warnings.len()), (0, 1), "{base}");
+            assert!(checked("mailto:admin@example.org", base).1.is_empty(), "{base}");
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct UrlSettings {
 /// The public URLs as given; those that are absent follow from the others.
 #[derive(Clone, Debug)]
 pub struct Urls {
-    base: Option<BaseUrl>,
+    pub(super) base: Option<BaseUrl>,
     frontend: Option<BaseUrl>,
     admin: Option<BaseUrl>,
     relay: Option<BaseUrl>,

@@ -46,13 +46,16 @@ pub fn check(url: &Url, allows_private: bool) -> Result<(), UrlFault> {
     if !matches!(url.port_or_known_default(), Some(443 | 1_024..)) {
         return Err(UrlFault::Port);
     }
-    let is_reachable = match url.host() {
-        Some(Host::Domain(name)) => is_public_name(name.strip_suffix('.').unwrap_or(name)),
-        Some(Host::Ipv4(address)) => is_public(address.into()),
-        Some(Host::Ipv6(address)) => is_public(IpAddr::from(address).to_canonical()),
-        None => false,
-    };
-    if is_reachable { Ok(()) } else { Err(UrlFault::Host) }
+    if url.host().is_some_and(|host| is_public_host(&host)) { Ok(()) } else { Err(UrlFault::Host) }
+}
+
+/// True for a host of the public internet, as far as its name or address says so.
+pub fn is_public_host<S: AsRef<str>>(host: &Host<S>) -> bool {
+    match host {
+        Host::Domain(name) => is_public_name(name.as_ref().strip_suffix('.').unwrap_or(name.as_ref())),
+        Host::Ipv4(address) => is_public((*address).into()),
+        Host::Ipv6(address) => is_public(IpAddr::from(*address).to_canonical()),
+    }
 }
 
 /// Names that only mean something in one network (RFC 6761, RFC 6762, RFC 8375) are not public.
