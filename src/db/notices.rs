@@ -217,11 +217,14 @@ fn hasten(db: &mut Db, delivery: &NoticeDelivery, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// True if a notice was opened later than now: the clock was set back since.
+/// True if a notice that has a further step was opened later than now, or a message that waits was queued: the clock was
+/// set back since.
 pub fn are_any_ahead(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
-    let ahead: Option<String> =
-        notices::table.filter(notices::opened_at.gt(now)).select(notices::incident_id).first(db).optional()?;
-    Ok(ahead.is_some())
+    let ahead = notices::table.filter(notices::opened_at.gt(now)).filter(notices::due_at.is_not_null());
+    let ahead: Option<String> = ahead.select(notices::incident_id).first(db).optional()?;
+    let waiting = deliveries::table.filter(deliveries::due_at.is_not_null()).filter(deliveries::queued_at.gt(now));
+    let waiting: Option<String> = waiting.select(deliveries::id).first(db).optional()?;
+    Ok(ahead.is_some() || waiting.is_some())
 }
 
 /// Makes all due that is planned for later, also attempts: after the clock was set back, it would wait for as long as

@@ -167,3 +167,21 @@ fn a_channel_in_an_unknown_state_holds_up_no_outcome() {
         assert_eq!(channels_of(&sent(pool, later(60))), ["browser", "hook"]);
     });
 }
+
+#[test]
+fn only_what_waits_can_be_ahead_of_a_clock_that_was_set_back() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        let rules = AlarmRules { rounds: 1, ..AlarmRules::default() };
+        put_rules(pool, &server, "guest", &rules);
+        put_rules(pool, &server, "owner", &AlarmRules { enabled: false, ..rules });
+        ring(pool, &server, 1);
+        let is_ahead = || pool.read_blocking(|db| are_any_ahead(db, later(-60))).unwrap();
+        assert!(is_ahead(), "a step");
+        assert_eq!(step(pool, later(0)), 1);
+        assert_eq!((due_at(pool, "owner"), due_at(pool, "guest")), (None, None));
+        assert!(is_ahead(), "a message");
+        end(pool, &sent(pool, later(0))[0], &ACCEPTED, later(1));
+        assert!(!is_ahead());
+    });
+}
