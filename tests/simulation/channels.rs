@@ -38,6 +38,7 @@ use crate::{
     judge::Judge,
     life::Service,
     random::Stream,
+    script::HEALTHY_FROM,
     world::{PAIRED, USERS, World, world},
 };
 
@@ -50,6 +51,9 @@ const SECOND_AFTER: u32 = 60;
 const NO_ANSWER: Duration = Duration::from_secs(8);
 /// A message that is due goes out within this time in the healthy minutes.
 const SENT_WITHIN: TimeDelta = TimeDelta::seconds(20);
+/// The first message of an alarm of the healthy minutes is taken within this time, also while the database is slow and when
+/// the process ends once more.
+const TAKEN_WITHIN: TimeDelta = TimeDelta::seconds(60);
 
 /// The receiver's treatment of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,10 +186,25 @@ struct StoredMessages {
     messages: Vec<Message>,
     /// Id and name.
     channels: BTreeMap<String, String>,
-    /// Incident and time of what Alice took note of.
-    acks: BTreeMap<String, Timestamp>,
-    /// Id, server, and time of the incidents that are no drills and not late.
-    incidents: Vec<(String, String, Timestamp)>,
+    /// Incident, user and time of what users took note of.
+    acks: BTreeMap<(String, String), Timestamp>,
+    incidents: BTreeMap<String, NoticedIncident>,
+}
+
+/// An incident in the database.
+#[derive(diesel::Queryable)]
+struct NoticedIncident {
+    id: String,
+    server: String,
+    first_at: Timestamp,
+    late: bool,
+    drill: bool,
+}
+
+impl StoredMessages {
+    fn acknowledged(&self, incident: &str, user: &str) -> Option<&Timestamp> {
+        self.acks.get(&(incident.to_owned(), user.to_owned()))
+    }
 }
 
 fn read(db: &mut Db) -> Result<StoredMessages, DbError> {
@@ -204,13 +223,14 @@ fn read(db: &mut Db) -> Result<StoredMessages, DbError> {
         d::ended_at,
     );
     let channels = schema::channels::table.select((schema::channels::id, schema::channels::name));
-    let acks = a::table.filter(a::user_id.eq(USERS[0])).select((a::incident_id, a::at));
-    let incidents = i::table.filter(i::drill.eq(false)).filter(i::late.eq(false));
+    let acks = a::table.select((a::incident_id, a::user_id, a::at)).load::<(String, String, Timestamp)>(db)?;
+    let incidents = i::table.select((i::id, i::server_id, i::first_at, i::late, i::drill));
+    let incidents = incidents.load::<NoticedIncident>(db)?;
     Ok(StoredMessages {
         messages: d::table.order(d::id).select(columns).load(db)?,
         channels: channels.load::<(String, String)>(db)?.into_iter().collect(),
-        acks: acks.load::<(String, Timestamp)>(db)?.into_iter().collect(),
-        incidents: incidents.select((i::id, i::server_id, i::first_at)).load(db)?,
+        acks: acks.into_iter().map(|(incident, user, at)| ((incident, user), at)).collect(),
+        incidents: incidents.into_iter().map(|incident| (incident.id.clone(), incident)).collect(),
     })
 }
 
@@ -226,14 +246,17 @@ impl Judge {
         let mut rounds = BTreeSet::new();
         for message in &stored.messages {
             self.check_message(world, message, now);
+            // The times of before and after a jump cannot be compared, and one of an hour ends raids.
+            if !self.jumped {
+                self.check_cause(&stored, message);
+            }
             if !rounds.insert((&message.incident, &message.channel, message.round)) {
                 self.broken("escalates-once", format!("{message:?}"));
             }
         }
         self.check_taken(world, &stored.messages);
-        // The times of before and after a jump cannot be compared.
         if !self.jumped {
-            self.check_escalation(&stored, now);
+            self.check_escalation(world, &stored, now);
         }
     }
 
@@ -245,10 +268,39 @@ impl Judge {
             ("failed", None, Some(_)) if message.reason.is_none() => {
                 self.broken("failures-have-reasons", format!("{message:?}"));
             }
-            // Every fault of the receiver passes.
+            ("failed", None, Some(_)) if message.reason.as_deref() == Some("too_late") => {}
+            // Every other fault of the receiver passes.
             ("failed", ..) => self.broken("passing-faults-are-tried-again", format!("{message:?}")),
             ("queued", Some(due), None) if due + SENT_WITHIN > now || self.jumped => {}
             _ => self.broken("messages-end", format!("at {now}: {message:?}")),
+        }
+    }
+
+    /// A message that ends without an attempt that was taken has a cause that can be seen. A run is shorter than any raid:
+    /// only one that was pushed late is over, and no user has quiet hours.
+    fn check_cause(&mut self, stored: &StoredMessages, message: &Message) {
+        let Some(incident) = stored.incidents.get(&message.incident) else { return };
+        // A guest's access may have ended.
+        let is_owner = PAIRED.iter().any(|(name, owner, _)| {
+            USERS[*owner] == message.user && self.server(name).is_some_and(|id| id.as_str() == incident.server)
+        });
+        let is_newer = |other: &&Message| {
+            other.incident == message.incident
+                && other.user == message.user
+                && other.channel == message.channel
+                && other.round > message.round
+        };
+        let is_caused = match message.state.as_str() {
+            "cancelled" => {
+                incident.late || !is_owner || stored.acknowledged(&message.incident, &message.user).is_some()
+            }
+            "superseded" => stored.messages.iter().any(|other| is_newer(&other)),
+            "suppressed" => false,
+            "failed" => incident.late,
+            _ => true,
+        };
+        if !is_caused {
+            self.broken("ends-have-causes", format!("{message:?}"));
         }
     }
 
@@ -269,7 +321,9 @@ impl Judge {
         }
     }
 
-    fn check_escalation(&mut self, stored: &StoredMessages, now: Timestamp) {
+    fn check_escalation(&mut self, world: &World, stored: &StoredMessages, now: Timestamp) {
+        let millis = |millis: u64| TimeDelta::milliseconds(millis as i64);
+        let healthy_from = now - millis(world.millis()) + millis(HEALTHY_FROM);
         let owned: BTreeSet<String> = PAIRED
             .iter()
             .filter(|paired| paired.1 == 0)
@@ -277,7 +331,9 @@ impl Judge {
             .map(|id| id.to_string())
             .collect();
         let second_after = TimeDelta::seconds(i64::from(SECOND_AFTER));
-        for (incident, server, first_at) in stored.incidents.iter().filter(|(_, server, _)| owned.contains(server)) {
+        let is_checked =
+            |incident: &&NoticedIncident| !incident.late && !incident.drill && owned.contains(&incident.server);
+        for NoticedIncident { id: incident, server, first_at, .. } in stored.incidents.values().filter(is_checked) {
             let of_incident = |name: &str| {
                 let name = name.to_owned();
                 stored.messages.iter().filter(move |message| {
@@ -288,7 +344,14 @@ impl Judge {
                 })
             };
             let (first, second) = (of_incident("first").next(), of_incident("second").next());
-            let acked = stored.acks.get(incident);
+            let acked = stored.acknowledged(incident, USERS[0]);
+            if let Some(first) = first
+                && acked.is_none()
+                && first.state != "accepted"
+                && (healthy_from..now - TAKEN_WITHIN).contains(first_at)
+            {
+                self.broken("healthy-alarms-are-taken", format!("{incident} at {first_at}: {first:?}"));
+            }
             match (first, second, acked) {
                 (None, _, None) if *first_at + SENT_WITHIN < now => {
                     self.broken("alarms-wake-their-owner", format!("{incident} of {server} at {first_at}"));
