@@ -12,7 +12,7 @@ use crate::{
         schema::{deliveries, notices},
     },
     domain::{
-        channel::ChannelFault,
+        channel::{ChannelFault, ChannelState},
         escalation::FIRST_WITHIN,
         ids::{ChannelId, ServerId, UserId},
         time::Timestamp,
@@ -189,11 +189,31 @@ fn note_failed(
             diesel::update(queued).set((failed, ended)).execute(db)?
         }
     };
-    channels::note_failure(db, &ChannelId::from(delivery.channel_id.as_str()), &attempt.target_hash, fault, now)?;
+    note_channel_failure(db, &ChannelId::from(delivery.channel_id.as_str()), &attempt.target_hash, fault, now)?;
     if attempts == 1 {
         hasten(db, delivery, now)?;
     }
     Ok(())
+}
+
+/// Stores that a message did not get through to this target, as [`channels::note_failure`]. With a channel that is gone
+/// ends all that waits for it, and the next steps are due.
+pub fn note_channel_failure(
+    db: &mut Db,
+    channel: &ChannelId,
+    target: &str,
+    fault: ChannelFault,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    if channels::note_failure(db, channel, target, fault, now)? != Some(ChannelState::Gone) {
+        return Ok(());
+    }
+    let waiting =
+        deliveries::table.filter(deliveries::channel_id.eq(channel.as_str())).filter(deliveries::due_at.is_not_null());
+    let messages: Vec<NoticeDelivery> = waiting.select(NoticeDelivery::as_select()).load(db)?;
+    let ended = (deliveries::reason.eq(fault.word()), DeliveryEnd::new(NoticeDeliveryState::Failed, now));
+    diesel::update(waiting).set(ended).execute(db)?;
+    messages.iter().filter(|message| message.attempts == 0).try_for_each(|message| hasten(db, message, now))
 }
 
 /// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel: it would be sent again

@@ -25,7 +25,7 @@ use crate::{
     db::{
         channels::{self, ChannelNotAdded, StoredChannel},
         engine::pool::Db,
-        late_notices,
+        late_notices, notices,
     },
     domain::{
         channel::{ChannelFault, ChannelKind, ChannelProof, ChannelState, ChannelTarget},
@@ -359,9 +359,7 @@ pub async fn test(
             channels::note_accepted(db, &[(id.as_str(), &channel.target_hash)], now)?;
             late_notices::open(db, &user.id, now)
         }
-        Err(ChannelFailure { fault, .. }) => {
-            channels::note_failure(db, &id, &channel.target_hash, fault, now).map(drop)
-        }
+        Err(ChannelFailure { fault, .. }) => notices::note_channel_failure(db, &id, &channel.target_hash, fault, now),
     };
     context.pool.write(note).await?;
     let tested = match sent {

@@ -12,7 +12,7 @@ use crate::{
         users,
     },
     domain::{
-        channel::ChannelKind,
+        channel::{ChannelFault, ChannelKind},
         channel_lane::{ChannelLane, LaneLoad},
         escalation::AlarmRules,
         ids::{ServerId, UserId},
@@ -52,6 +52,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     for lane in ChannelLane::ALL {
         notice_messages::due(db, now(), lane, &load).unwrap();
     }
+    notices::note_channel_failure(db, &key.into(), key, ChannelFault::Gone, now()).unwrap();
     notices::end_alone(db, &ended_attempt(key), now()).unwrap();
     notice_messages::cancel(db, &[key.to_owned()], now()).unwrap();
     incidents::whole(db, key).unwrap();

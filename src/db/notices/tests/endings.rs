@@ -185,3 +185,26 @@ fn only_what_waits_can_be_ahead_of_a_clock_that_was_set_back() {
         assert!(!is_ahead());
     });
 }
+
+#[test]
+fn a_channel_that_is_gone_ends_all_that_waits_for_it_and_makes_the_next_steps_due() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        let write = testing::incident_write("another", 1);
+        pool.write_blocking(|db| incidents::write(db, &server, &write)).unwrap();
+        assert_eq!(step(pool, later(0)), 4);
+        let messages = sent(pool, later(0));
+        let first = messages.iter().find(|message| message.channel_id == "browser").unwrap();
+        let gone = DeliveryOutcome::Failed { status: Some(410), fault: ChannelFault::Gone, retry_at: None };
+        end(pool, first, &gone, later(1));
+        assert_eq!(channels_of(&sent(pool, later(1))), ["hook", "hook"]);
+        for incident in ["incident", "another"] {
+            let list = pool.read_blocking(|db| crate::db::deliveries::list(db, incident, &"owner".into())).unwrap();
+            let [message] = &*list else { panic!("{list:?}") };
+            let reason = message.reason.as_deref();
+            assert_eq!((message.state.as_str(), reason, message.ended_at), ("failed", Some("gone"), Some(later(1))));
+        }
+        assert_eq!(step(pool, later(1)), 2, "by ntfy, about both");
+    });
+}
