@@ -45,7 +45,8 @@ use crate::{
 /// Seeds in a hundred in which users have channels.
 const HAVE_CHANNELS: u64 = 50;
 /// Channels: their user, and a name that is in their URL. Alice's second one is tried a minute after the first.
-const CHANNELS: [(usize, &str); 3] = [(0, "first"), (0, "second"), (1, "only")];
+const CHANNELS: [(usize, &str); 3] = [(0, "first"), (0, SECOND), (1, "only")];
+const SECOND: &str = "second";
 const SECOND_AFTER: u32 = 60;
 /// The client waits no longer for an answer.
 const NO_ANSWER: Duration = Duration::from_secs(8);
@@ -68,6 +69,15 @@ pub enum ReceiverFate {
     Silent,
     /// Messages arrive, their answers do not.
     Unanswered,
+    /// The receiver of Alice's second channel says that it ended, from then on for good. The others run.
+    Gone,
+}
+
+/// An answer that a channel is gone: the life of the service that was given it, and when.
+#[derive(Clone, Copy)]
+struct GoneAnswer {
+    life: u32,
+    millis: u64,
 }
 
 /// The other side of all channels.
@@ -78,6 +88,8 @@ pub struct Receiver {
     lost_answers: Cell<bool>,
     /// Ids of the messages that were taken, and how often.
     taken: RefCell<BTreeMap<String, u32>>,
+    /// The last answer that the second channel is gone.
+    gone: Cell<Option<GoneAnswer>>,
 }
 
 impl Receiver {
@@ -93,6 +105,11 @@ impl Receiver {
         let id = request.headers.iter().find(|(name, _)| *name == "webhook-id").map(|(_, id)| id.clone());
         let fate = world.receiver.fate.get();
         world.trace(&format!("{} is sent {id:?}: {fate:?}", request.url));
+        let is_gone = fate == ReceiverFate::Gone || world.receiver.gone.get().is_some();
+        if is_gone && request.url.as_str().ends_with(SECOND) {
+            world.receiver.say_gone(&world);
+            return answer(StatusCode::GONE, None);
+        }
         match fate {
             ReceiverFate::Failing => return answer(StatusCode::SERVICE_UNAVAILABLE, None),
             ReceiverFate::Throttling => return answer(StatusCode::TOO_MANY_REQUESTS, Some(Duration::from_secs(5))),
@@ -100,7 +117,7 @@ impl Receiver {
                 sleep(NO_ANSWER).await;
                 return None;
             }
-            ReceiverFate::Run | ReceiverFate::Slow(_) | ReceiverFate::Unanswered => {}
+            ReceiverFate::Run | ReceiverFate::Slow(_) | ReceiverFate::Unanswered | ReceiverFate::Gone => {}
         }
         match (id, serde_json::from_slice::<Value>(&request.body)) {
             (Some(id), Ok(body)) if body["data"]["incident"].is_string() => {
@@ -119,6 +136,17 @@ impl Receiver {
         }
         // A life that ends meanwhile never sees the answer.
         if world.dead.get() { std::future::pending().await } else { answer(StatusCode::NO_CONTENT, None) }
+    }
+}
+
+impl Receiver {
+    /// Notes that the second channel is called gone: once in each life of the service, which tries it never again.
+    fn say_gone(&self, world: &World) {
+        let answer = GoneAnswer { life: world.lives.get(), millis: world.millis() };
+        if let Some(before) = self.gone.replace(Some(answer)).filter(|before| before.life == answer.life) {
+            let details = format!("tried {} ms after it was gone", answer.millis - before.millis);
+            world.judge.borrow_mut().broken("gone-is-not-tried-again", details);
+        }
     }
 }
 
@@ -186,6 +214,8 @@ struct StoredMessages {
     messages: Vec<Message>,
     /// Id and name.
     channels: BTreeMap<String, String>,
+    /// Names of those that are gone.
+    gone: BTreeSet<String>,
     /// Incident, user and time of what users took note of.
     acks: BTreeMap<(String, String), Timestamp>,
     incidents: BTreeMap<String, NoticedIncident>,
@@ -223,12 +253,14 @@ fn read(db: &mut Db) -> Result<StoredMessages, DbError> {
         d::ended_at,
     );
     let channels = schema::channels::table.select((schema::channels::id, schema::channels::name));
+    let gone = schema::channels::table.filter(schema::channels::state.eq("gone")).select(schema::channels::name);
     let acks = a::table.select((a::incident_id, a::user_id, a::at)).load::<(String, String, Timestamp)>(db)?;
     let incidents = i::table.select((i::id, i::server_id, i::first_at, i::late, i::drill));
     let incidents = incidents.load::<NoticedIncident>(db)?;
     Ok(StoredMessages {
         messages: d::table.order(d::id).select(columns).load(db)?,
         channels: channels.load::<(String, String)>(db)?.into_iter().collect(),
+        gone: gone.load::<String>(db)?.into_iter().collect(),
         acks: acks.into_iter().map(|(incident, user, at)| ((incident, user), at)).collect(),
         incidents: incidents.into_iter().map(|incident| (incident.id.clone(), incident)).collect(),
     })
@@ -255,6 +287,7 @@ impl Judge {
             }
         }
         self.check_taken(world, &stored.messages);
+        self.check_gone_channel(world, &stored);
         if !self.jumped {
             self.check_escalation(world, &stored, now);
         }
@@ -269,6 +302,7 @@ impl Judge {
                 self.broken("failures-have-reasons", format!("{message:?}"));
             }
             ("failed", None, Some(_)) if message.reason.as_deref() == Some("too_late") => {}
+            ("failed", None, Some(_)) if message.reason.as_deref() == Some("gone") => {}
             // Every other fault of the receiver passes.
             ("failed", ..) => self.broken("passing-faults-are-tried-again", format!("{message:?}")),
             ("queued", Some(due), None) if due + SENT_WITHIN > now || self.jumped => {}
@@ -296,11 +330,30 @@ impl Judge {
             }
             "superseded" => stored.messages.iter().any(|other| is_newer(&other)),
             "suppressed" => false,
+            "failed" if message.reason.as_deref() == Some("gone") => {
+                stored.channels.get(&message.channel).is_some_and(|name| stored.gone.contains(name))
+            }
             "failed" => incident.late,
             _ => true,
         };
         if !is_caused {
             self.broken("ends-have-causes", format!("{message:?}"));
+        }
+    }
+
+    /// A channel is gone if and only if its receiver has said so. A life that ended first may not have stored it.
+    fn check_gone_channel(&mut self, world: &World, stored: &StoredMessages) {
+        let said = world.receiver.gone.get();
+        if let Some(name) = stored.gone.iter().find(|name| said.is_none() || *name != SECOND) {
+            self.broken("gone-was-said", format!("{name} is gone"));
+        }
+        let is_stored = |answer: &GoneAnswer| {
+            answer.life == world.lives.get()
+                && world.millis() - answer.millis > SENT_WITHIN.num_milliseconds() as u64
+                && !self.bad_disk
+        };
+        if said.filter(is_stored).is_some() && !stored.gone.contains(SECOND) {
+            self.broken("gone-is-kept", format!("{:?}", stored.gone));
         }
     }
 
@@ -343,7 +396,7 @@ impl Judge {
                         && stored.channels.get(&message.channel) == Some(&name)
                 })
             };
-            let (first, second) = (of_incident("first").next(), of_incident("second").next());
+            let (first, second) = (of_incident("first").next(), of_incident(SECOND).next());
             let acked = stored.acknowledged(incident, USERS[0]);
             if let Some(first) = first
                 && acked.is_none()
@@ -357,7 +410,9 @@ impl Judge {
                     self.broken("alarms-wake-their-owner", format!("{incident} of {server} at {first_at}"));
                 }
                 (Some(Message { state, attempts: 0, ended_at: Some(at), .. }), None, None)
-                    if state == "accepted" && *at + second_after + SENT_WITHIN < now =>
+                    if state == "accepted"
+                        && *at + second_after + SENT_WITHIN < now
+                        && world.receiver.gone.get().is_none() =>
                 {
                     self.broken("escalation-goes-on", format!("{incident}: {first:?}"));
                 }

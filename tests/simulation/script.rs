@@ -256,12 +256,13 @@ fn disk(random: &mut Stream) -> Fate {
 }
 
 fn receiver(random: &mut Stream) -> ReceiverFate {
-    match random.below(6) {
+    match random.below(7) {
         0 => ReceiverFate::Slow(random.between(100, 7_000)),
         1 => ReceiverFate::Failing,
         2 => ReceiverFate::Throttling,
         3 => ReceiverFate::Silent,
         4 => ReceiverFate::Unanswered,
+        5 => ReceiverFate::Gone,
         _ => ReceiverFate::Run,
     }
 }
