@@ -7,6 +7,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
+        PURGE_BATCH,
         engine::{error::DbError, pool::Db},
         schema::{channels, users},
     },
@@ -78,8 +79,9 @@ pub enum ChannelNotAdded {
     Known,
 }
 
-/// Adds a channel, unless its user has `most` already, or one with the same target. A browser's subscription that another
-/// account has is that account's no more: two people share the browser.
+/// Adds a channel, unless its user has `most` already, or one with the same target. Of as many, a browser whose
+/// subscription has ended makes room. A browser's subscription that another account has is that account's no more: two
+/// people share the browser.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn insert(db: &mut Db, channel: &StoredChannel, most: usize) -> Result<Result<(), ChannelNotAdded>, DbError> {
@@ -91,7 +93,7 @@ pub fn insert(db: &mut Db, channel: &StoredChannel, most: usize) -> Result<Resul
         return Ok(Err(ChannelNotAdded::Known));
     }
     let count: i64 = of_user.count().get_result(db)?;
-    if usize::try_from(count).is_ok_and(|count| count >= most) {
+    if usize::try_from(count).is_ok_and(|count| count >= most) && !delete_gone_browser(db, &channel.user_id)? {
         return Ok(Err(ChannelNotAdded::LimitReached));
     }
     if channel.kind == ChannelKind::WebPush.word() {
@@ -99,6 +101,33 @@ pub fn insert(db: &mut Db, channel: &StoredChannel, most: usize) -> Result<Resul
     }
     diesel::insert_into(channels::table).values(channel).execute(db)?;
     Ok(Ok(()))
+}
+
+/// Deletes the user's browser whose subscription ended first; false when there is none.
+fn delete_gone_browser(db: &mut Db, user: &str) -> Result<bool, DbError> {
+    let first = gone_browsers().filter(channels::user_id.eq(user)).order((channels::failing_since, channels::id));
+    let first: Option<String> = first.select(channels::id).first(db).optional()?;
+    let Some(first) = first else { return Ok(false) };
+    Ok(diesel::delete(channels::table.find(first)).execute(db)? == 1)
+}
+
+/// Deletes a batch of the browsers whose subscriptions ended before this time: those that use the dashboard again have made
+/// others. Returns how many.
+pub fn purge_gone_browsers(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
+    let old = gone_browsers().filter(channels::failing_since.le(before));
+    let ids: Vec<String> = old.limit(PURGE_BATCH as i64).select(channels::id).load(db)?;
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    Ok(diesel::delete(channels::table.filter(channels::id.eq_any(ids))).execute(db)?)
+}
+
+/// Browsers whose push service says that the subscription ended.
+#[diesel::dsl::auto_type(no_type_alias)]
+fn gone_browsers() -> _ {
+    let state: &'static str = ChannelState::Gone.word();
+    let kind: &'static str = ChannelKind::WebPush.word();
+    channels::table.filter(channels::state.eq(state)).filter(channels::kind.eq(kind))
 }
 
 /// The user's channels, oldest first.
@@ -383,6 +412,29 @@ pub mod tests {
             let delete = |user: &str| pool.write_blocking(|db| delete(db, &user.into(), &id)).unwrap();
             assert!(!delete("another") && delete("user") && !delete("user"));
             assert_eq!(fail(gone, now()), None);
+        });
+    }
+
+    #[test]
+    fn a_browser_whose_subscription_has_ended_makes_room_and_goes_after_its_time() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            let phone = ChannelKind::WebPush;
+            for (id, kind) in [("a", phone), ("b", phone), ("c", ChannelKind::Gotify)] {
+                add(pool, &channel(id, "user", kind, id)).unwrap();
+            }
+            let fail = |id: &str, at| {
+                pool.write_blocking(|db| note_failure(db, &id.into(), id, ChannelFault::Gone, at)).unwrap()
+            };
+            assert_eq!(fail("c", now()), Some(ChannelState::Gone));
+            assert_eq!(add(pool, &channel("d", "user", phone, "d")), Err(ChannelNotAdded::LimitReached));
+            fail("b", later(1));
+            fail("a", later(2));
+            assert_eq!(add(pool, &channel("d", "user", phone, "d")), Ok(()), "in the place of the first that ended");
+            assert_eq!(ids(pool, "user"), ["a", "c", "d"]);
+            let purge = |before| pool.write_blocking(|db| purge_gone_browsers(db, before)).unwrap();
+            assert_eq!((purge(later(1)), purge(later(2)), purge(later(2))), (0, 1, 0));
+            assert_eq!(ids(pool, "user"), ["c", "d"], "another kind is its user's to mend");
         });
     }
 }

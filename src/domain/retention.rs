@@ -10,6 +10,8 @@ pub const SESSION: TimeDelta = TimeDelta::days(30);
 pub const IDLE_SESSION: TimeDelta = TimeDelta::days(14);
 /// Time for which a link that no one accepted is remembered after its end, so that it differs from one that never was.
 pub const EXPIRED_INVITE: TimeDelta = TimeDelta::days(30);
+/// Channel of a browser whose subscription has ended.
+pub const GONE_BROWSER: TimeDelta = TimeDelta::days(30);
 /// The timeline, the ledger of alarms, chat, shops, sessions of players and dead letters.
 pub const HISTORY: TimeDelta = TimeDelta::days(HISTORY_DAYS);
 /// Map of a game server without any pairing.

@@ -9,7 +9,7 @@ use chrono::TimeDelta;
 use crate::{
     api::context::ApiContext,
     db::{
-        PURGE_BATCH, alarms, alias_answers, chat_lines, chat_links, daily_counts,
+        PURGE_BATCH, alarms, alias_answers, channels, chat_lines, chat_links, daily_counts,
         engine::{error::DbError, pool::Db},
         failed_pushes, guests, idempotency_keys, incidents, map_notes, maps, notices, openid_nonces, pairing_codes,
         payment_events, player_sessions, player_stats_spending, push_registrations, push_seen,
@@ -23,7 +23,9 @@ use crate::{
             PUSH_SEEN_DAYS, PUSH_SEEN_PER_USER, STORE_VERSIONS, UNUSED_IMAGE_HOURS, WIKI_VERSIONS,
         },
         pairing, raid,
-        retention::{AVATAR, EXPIRED_INVITE, HISTORY, IDLE_SESSION, PAYMENT_EVENT, SESSION, SPENDING, UNPAIRED_MAP},
+        retention::{
+            AVATAR, EXPIRED_INVITE, GONE_BROWSER, HISTORY, IDLE_SESSION, PAYMENT_EVENT, SESSION, SPENDING, UNPAIRED_MAP,
+        },
         time::Timestamp,
     },
     net::refusals,
@@ -84,6 +86,11 @@ pub static RULES: &[RetentionRule] = &[
             |db, now| spoken_alarms::purge(db, now - HISTORY),
             |db, now| player_sessions::purge(db, now - HISTORY),
         ],
+    ),
+    rule(
+        "channels of browsers whose subscription has ended",
+        || days(GONE_BROWSER),
+        &[|db, now| channels::purge_gone_browsers(db, now - GONE_BROWSER)],
     ),
     rule(
         "team chat",

@@ -29,6 +29,10 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     let rules = AlarmRules { kinds: [EventKind::Raid, EventKind::Death].into(), ..AlarmRules::default() };
     alarm_rules::put(db, server, user, &rules).unwrap();
     channels::list(db, user).unwrap();
+    channels::purge_gone_browsers(db, now()).unwrap();
+    channels::insert(db, &channels::tests::channel("other", user.as_str(), ChannelKind::Ntfy, "other"), 1)
+        .unwrap()
+        .unwrap_err();
     channels::reachable(db, std::slice::from_ref(user)).unwrap();
     channels::count_older(db, 2).unwrap();
     channels::list_older(db, 2, "", 9).unwrap();
