@@ -75,3 +75,33 @@ fn is_contact(subject: &str) -> bool {
     let is_uri = subject.starts_with("mailto:") && subject.contains('@') || subject.starts_with("https://");
     is_uri && !["localhost", ".local", ".invalid"].iter().any(|ending| subject.ends_with(ending))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 8292, section 2.4.
+    const TOKEN: &str = "eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.\
+        eyJhdWQiOiJodHRwczovL3B1c2guZXhhbXBsZS5uZXQiLCJleHAiOjE0NTM1MjM3NjgsInN1YiI6Im1haWx0bzpwdXNoQGV4YW1wbGUuY29tIn0.\
+        i3CYb7t4xfxCDquptFOepC9GAu_HLGkMlMuCGSK2rpiUfnK9ojFwDXb1JrErtmysazNjjvW2L9OkSSHzvoD1oA";
+    const KEY: &str = "BA1Hxzyi1RUM1b5wjxsn7nGxAszw2u61m164i3MrAIxHF6YK5h4SDYic-dRuU_RCPCfA5aq9ojSwk5Y2EmClBPs";
+    const ORIGIN: &str = "https://push.example.net";
+    const UNTIL: i64 = 1_453_523_768;
+
+    fn read(token: &str, origin: &str, seconds: i64) -> Option<PushSender> {
+        let now = Timestamp::from_timestamp(UNTIL + seconds, 0).unwrap();
+        PushSender::read(&format!("vapid t={token}, k={KEY}"), origin, now).ok()
+    }
+
+    #[test]
+    fn the_example_of_the_specification_is_read() {
+        let until = Timestamp::from_timestamp(UNTIL, 0).unwrap();
+        let sender = PushSender { key: KEY.to_owned(), contact: "mailto:push@example.com".to_owned(), until };
+        assert_eq!(read(TOKEN, ORIGIN, -1), Some(sender.clone()));
+        assert_eq!(read(TOKEN, ORIGIN, -86_400), Some(sender));
+        assert_eq!(read(TOKEN, ORIGIN, -86_401), None, "for more than a day");
+        assert_eq!(read(TOKEN, ORIGIN, 0), None, "over");
+        assert_eq!(read(TOKEN, "https://push.example.org", -1), None, "of another push service");
+        assert_eq!(read(&TOKEN.replace("i3CYb7t4", "i3CYb7t5"), ORIGIN, -1), None, "signed by another key");
+    }
+}
