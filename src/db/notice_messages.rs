@@ -149,9 +149,13 @@ fn kept(
     Ok(kept.collect())
 }
 
-/// Cancels these messages, as far as they still wait.
+/// Cancels these messages, as far as they still wait and are over: their raid may have become part of another one while
+/// they were read. Call it in a transaction.
 pub fn cancel(db: &mut Db, ids: &[String], now: Timestamp) -> Result<(), DbError> {
     let waiting = deliveries::table.filter(deliveries::id.eq_any(ids)).filter(deliveries::due_at.is_not_null());
-    diesel::update(waiting).set(DeliveryEnd::new(NoticeDeliveryState::Cancelled, now)).execute(db)?;
+    let waiting: Vec<NoticeDelivery> = waiting.select(NoticeDelivery::as_select()).load(db)?;
+    let over = sendable(db, waiting, now)?.over;
+    let over = deliveries::table.filter(deliveries::id.eq_any(over));
+    diesel::update(over).set(DeliveryEnd::new(NoticeDeliveryState::Cancelled, now)).execute(db)?;
     Ok(())
 }

@@ -208,3 +208,19 @@ fn a_channel_that_is_gone_ends_all_that_waits_for_it_and_makes_the_next_steps_du
         assert_eq!(step(pool, later(1)), 2, "by ntfy, about both");
     });
 }
+
+#[test]
+fn only_a_message_that_is_over_is_cancelled() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        let messages = sent(pool, later(0));
+        let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
+        let cancel = |at| pool.write_blocking(|db| notice_messages::cancel(db, &ids, at)).unwrap();
+        cancel(later(899));
+        assert_eq!(channels_of(&sent(pool, later(899))), channels_of(&messages));
+        cancel(later(86_400));
+        assert!(sent(pool, later(86_400)).is_empty());
+    });
+}
