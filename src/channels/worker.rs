@@ -196,7 +196,14 @@ impl Worker {
             return Ok(false);
         }
         let read = move |db: &mut Db| notice_messages::due(db, now, lane, &load);
-        let DueMessages { sendable, over } = self.channels.pool.read(read).await?;
+        let DueMessages { sendable, over, unreadable } = self.channels.pool.read(read).await?;
+        if !unreadable.is_empty() {
+            for delivery in &unreadable {
+                log::error!(delivery = delivery.as_str(); "a message of an alarm cannot be read, and is not sent");
+            }
+            let end = move |db: &mut Db| notice_messages::end_unreadable(db, &unreadable, now);
+            self.channels.pool.write(end).await?;
+        }
         if !over.is_empty() {
             self.channels.pool.write(move |db: &mut Db| notice_messages::cancel(db, &over, now)).await?;
         }

@@ -14,7 +14,7 @@ use crate::{
         schema::{channels as channel_rows, deliveries},
     },
     domain::{
-        channel::ChannelState,
+        channel::{ChannelFault, ChannelState},
         channel_lane::{ChannelLane, LaneLoad},
         ids::ServerId,
         time::Timestamp,
@@ -38,29 +38,34 @@ pub struct DueMessages {
     pub sendable: Vec<SendableMessage>,
     /// Ids of those that concern their users no longer.
     pub over: Vec<String>,
+    /// Ids of those that cannot be read, or their channel, or their raid.
+    pub unreadable: Vec<String>,
 }
 
 /// The messages of this lane with an attempt that is due, as many as it has room for: of raids first, the longest due
 /// first, and none of a channel, user or host that has no turn now.
 pub fn due(db: &mut Db, now: Timestamp, lane: ChannelLane, load: &LaneLoad) -> Result<DueMessages, DbError> {
-    let mut due = Vec::new();
+    let mut ids = Vec::new();
     for urgent in [true, false] {
-        let left = load.room.saturating_sub(due.len());
+        let left = load.room.saturating_sub(ids.len());
         if left > 0 {
-            due.extend(due_deliveries(db, now, lane, load, urgent, left)?);
+            ids.extend(due_ids(db, now, lane, load, urgent, left)?);
         }
     }
-    sendable(db, due, now)
+    match messages(db, &ids, now) {
+        Err(DbError::Malformed(_)) => messages_singly(db, ids, now),
+        read => read,
+    }
 }
 
-fn due_deliveries(
+fn due_ids(
     db: &mut Db,
     now: Timestamp,
     lane: ChannelLane,
     load: &LaneLoad,
     urgent: bool,
     limit: usize,
-) -> Result<Vec<NoticeDelivery>, DbError> {
+) -> Result<Vec<String>, DbError> {
     let is_active = channel_rows::state.eq(ChannelState::Active.word());
     let is_proven = is_active.and(channel_rows::accepted_at.is_not_null()).and(deliveries::attempts.eq(0));
     let due = deliveries::table
@@ -71,11 +76,35 @@ fn due_deliveries(
         .filter(deliveries::channel_id.ne_all(&load.channels))
         .filter(deliveries::user_id.ne_all(&load.users))
         .filter(channel_rows::host.ne_all(&load.hosts));
-    Ok(due
-        .order(deliveries::due_at)
-        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-        .select(NoticeDelivery::as_select())
-        .load(db)?)
+    Ok(due.order(deliveries::due_at).limit(i64::try_from(limit).unwrap_or(i64::MAX)).select(deliveries::id).load(db)?)
+}
+
+/// These messages, in this order.
+fn messages(db: &mut Db, ids: &[String], now: Timestamp) -> Result<DueMessages, DbError> {
+    if ids.is_empty() {
+        return Ok(DueMessages::default());
+    }
+    let of_ids = deliveries::table.filter(deliveries::id.eq_any(ids));
+    let mut due: Vec<NoticeDelivery> = of_ids.select(NoticeDelivery::as_select()).load(db)?;
+    let places: HashMap<&str, usize> = ids.iter().map(String::as_str).zip(0..).collect();
+    due.sort_unstable_by_key(|delivery| places.get(delivery.id.as_str()).copied());
+    sendable(db, due, now)
+}
+
+/// These messages, one by one: a row that cannot be read holds up no other message.
+fn messages_singly(db: &mut Db, ids: Vec<String>, now: Timestamp) -> Result<DueMessages, DbError> {
+    let mut due = DueMessages::default();
+    for id in ids {
+        match messages(db, std::slice::from_ref(&id), now) {
+            Ok(DueMessages { sendable, over, .. }) => {
+                due.sendable.extend(sendable);
+                due.over.extend(over);
+            }
+            Err(DbError::Malformed(_)) => due.unreadable.push(id),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(due)
 }
 
 fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<DueMessages, DbError> {
@@ -157,5 +186,13 @@ pub fn cancel(db: &mut Db, ids: &[String], now: Timestamp) -> Result<(), DbError
     let over = sendable(db, waiting, now)?.over;
     let over = deliveries::table.filter(deliveries::id.eq_any(over));
     diesel::update(over).set(DeliveryEnd::new(NoticeDeliveryState::Cancelled, now)).execute(db)?;
+    Ok(())
+}
+
+/// Ends these messages, which cannot be read.
+pub fn end_unreadable(db: &mut Db, ids: &[String], now: Timestamp) -> Result<(), DbError> {
+    let waiting = deliveries::table.filter(deliveries::id.eq_any(ids)).filter(deliveries::due_at.is_not_null());
+    let reason = deliveries::reason.eq(ChannelFault::Unreadable.word());
+    diesel::update(waiting).set((reason, DeliveryEnd::new(NoticeDeliveryState::Failed, now))).execute(db)?;
     Ok(())
 }

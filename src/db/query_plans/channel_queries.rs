@@ -58,6 +58,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     }
     notices::note_channel_failure(db, &key.into(), key, ChannelFault::Gone, now()).unwrap();
     notices::end_alone(db, &ended_attempt(key), now()).unwrap();
+    notice_messages::end_unreadable(db, &[key.to_owned()], now()).unwrap();
     notice_messages::cancel(db, &[key.to_owned()], now()).unwrap();
     incidents::whole(db, key).unwrap();
     notices::server_of(db, key, user).unwrap();

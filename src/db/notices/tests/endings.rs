@@ -224,3 +224,32 @@ fn only_a_message_that_is_over_is_cancelled() {
         assert!(sent(pool, later(86_400)).is_empty());
     });
 }
+
+#[test]
+fn a_channel_that_cannot_be_read_holds_up_no_other_message() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        // Other engines take nothing but a time.
+        let spoil = |db: &mut Db| match db {
+            Db::Sqlite(_) => {
+                let spoil = "UPDATE channels SET created_at = 'no time' WHERE id = 'hook'";
+                Ok(diesel::sql_query(spoil).execute(db)? == 1)
+            }
+            Db::Pg(_) => Ok(false),
+        };
+        if !pool.write_blocking(spoil).unwrap() {
+            return;
+        }
+        let load = LaneLoad { room: 100, ..LaneLoad::default() };
+        let due = || pool.read_blocking(|db| notice_messages::due(db, later(0), ChannelLane::Unproven, &load)).unwrap();
+        let read = due();
+        let sendable: Vec<&str> = read.sendable.iter().map(|message| message.channel.id.as_str()).collect();
+        assert_eq!((sendable, read.over.len(), read.unreadable.len()), (vec!["browser"], 0, 1));
+        pool.write_blocking(|db| notice_messages::end_unreadable(db, &read.unreadable, later(0))).unwrap();
+        assert_eq!((due().sendable.len(), due().unreadable.len()), (1, 0));
+        let unreadable = Some("unreadable".to_owned());
+        assert_eq!(listed(pool, "guest"), [("hook".to_owned(), "failed".to_owned(), unreadable)]);
+    });
+}
