@@ -164,15 +164,7 @@ pub struct GameConnection {
     shops: ShopWatcher,
     devices: DeviceWork,
     cameras: CameraWatch,
-    reads: StoredReads,
     commands: TeamCommands,
-}
-
-/// The latest reads of stored things, which the next ones end: an answer to an earlier question may come later.
-#[derive(Default)]
-struct StoredReads {
-    devices: Option<SpawnHandle>,
-    notes: Option<SpawnHandle>,
 }
 
 impl GameConnection {
@@ -190,7 +182,6 @@ impl GameConnection {
             held: HeldLink::new(start.heard, start.asked_for),
             devices: DeviceWork::default(),
             cameras: CameraWatch::default(),
-            reads: StoredReads::default(),
             commands: TeamCommands::default(),
             server,
             context,

@@ -87,7 +87,7 @@ impl GameConnection {
             connection.ask_silent(ctx);
         }));
         // An answer to an earlier question may come later.
-        if let Some(before) = self.reads.devices.replace(read) {
+        if let Some(before) = self.devices.read.replace(read) {
             ctx.cancel_future(before);
         }
     }

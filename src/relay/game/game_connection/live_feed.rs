@@ -27,13 +27,15 @@ pub struct LiveFeed {
     pub publisher: Publisher,
     /// The next tick, and when it is planned for.
     pub planned: Option<(SpawnHandle, Moment)>,
+    /// The latest read of the stored map notes, which the next one ends.
+    pub notes_read: Option<SpawnHandle>,
 }
 
 impl LiveFeed {
     /// Nothing known, and no subscriber.
     pub fn new(server: ServerId, epoch: u64, catalogue: SharedCatalogue, now: Timestamp) -> Self {
         let (live, publisher) = (LiveState::new(now), Publisher::new(server.clone(), epoch, catalogue));
-        Self { server, live, publisher, planned: None }
+        Self { server, live, publisher, planned: None, notes_read: None }
     }
 
     /// Delivers an event; `id` is that of its entry in the timeline.

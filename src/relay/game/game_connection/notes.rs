@@ -21,7 +21,7 @@ impl GameConnection {
             connection.update(GameUpdate::Notes(notes), ctx);
         }));
         // An answer to an earlier question may come later.
-        if let Some(before) = self.reads.notes.replace(read) {
+        if let Some(before) = self.feed.notes_read.replace(read) {
             ctx.cancel_future(before);
         }
     }

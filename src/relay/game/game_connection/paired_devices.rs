@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use actix::SpawnHandle;
+
 use super::placement::Placement;
 use crate::{
     domain::{detect::device::ReportedFacts, ids::ServerId},
@@ -11,12 +13,14 @@ use crate::{
     },
 };
 
-/// By device.
+/// See the module.
 #[derive(Default)]
 pub struct DeviceWork {
     pub toggles: Toggles,
     pub refreshes: DeviceRefreshes,
     pub placement: Placement,
+    /// The latest read of the stored devices, which the next one ends.
+    pub read: Option<SpawnHandle>,
 }
 
 /// Facts that events have reported of devices, to be stored.
