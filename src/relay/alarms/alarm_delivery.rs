@@ -313,17 +313,27 @@ impl AlarmDelivery {
         if opened {
             self.unheard.borrow_mut().insert(incident.clone(), None);
         }
-        let alarm = write.alarms.keys().next().cloned().unwrap_or_default();
-        if !opened {
-            let (server, incident) = (self.server.as_str(), incident.as_str());
-            log::debug!(server, incident, alarm = alarm.as_str(); "an alarm joined a raid");
+        let mut line = None;
+        if let Some(LedgerAlarm { id, path, .. }) = write.alarms.values().next() {
+            let now = self.context.clock.now();
+            match opened {
+                true => line = Some(IncidentLine::opened(&self.server, &incident, (id, *path), received_at, now)),
+                false => self.log_joined(&incident, id),
+            }
         }
         let kept = self.ledger.write_alarm(write, received_at).await;
-        let line = opened.then(|| IncidentLine::stored(alarm, received_at, kept, self.context.clock.now()));
-        let opened = line.map(|line| (incident, line));
+        if let Some(line) = &mut line {
+            line.note_kept(kept);
+        }
         let undelivered = self.context.journal.unsaved_alarms.hold_undelivered();
         drop(held);
-        (kept, IncidentNews { changes, received_at: Some(received_at), opened, undelivered: Some(undelivered) })
+        (kept, IncidentNews { changes, received_at: Some(received_at), opened: line, undelivered: Some(undelivered) })
+    }
+
+    /// Logs that an alarm is part of a known incident; one that only repeats it has no row in the ledger.
+    fn log_joined(&self, incident: &str, alarm: &str) {
+        let (server, alarm) = (self.server.as_str(), if alarm.is_empty() { "none" } else { alarm });
+        log::debug!(server, incident, alarm; "an alarm joined a raid");
     }
 
     /// These incidents as they are now.

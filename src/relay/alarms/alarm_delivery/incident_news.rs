@@ -19,8 +19,8 @@ pub struct IncidentNews {
     pub(super) changes: Vec<IncidentChange>,
     /// When the alarm was received, if it was just now.
     pub(super) received_at: Option<ReceivedAt>,
-    /// The incident that this alarm opened, and its line in the log.
-    pub(super) opened: Option<(String, IncidentLine)>,
+    /// The line in the log of the incident that this alarm opened.
+    pub(super) opened: Option<IncidentLine>,
     /// Held until the sockets have taken it.
     pub(super) undelivered: Option<UnsavedGuard>,
 }

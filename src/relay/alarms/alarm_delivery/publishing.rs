@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use tokio::{
-    select,
+    pin, select,
     time::{Duration, Instant, timeout},
 };
 
@@ -21,6 +21,8 @@ use crate::{
 
 /// The line of the log about an incident waits this long for more sockets after the first.
 const SETTLED_WITHIN: Duration = Duration::from_secs(1);
+/// And no longer than this for the first.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
 
 impl AlarmDelivery {
     /// Sends the messages and shows the changes.
@@ -31,7 +33,7 @@ impl AlarmDelivery {
         publisher: &mut Publisher,
         now: Moment,
     ) -> FollowedNews {
-        let IncidentNews { changes, received_at, opened, undelivered } = news;
+        let IncidentNews { changes, received_at, mut opened, undelivered } = news;
         let send = |IncidentChange { incident, message }: &IncidentChange| {
             let raid = message.as_ref()?;
             log::debug!(server = self.server.as_str(), incident = incident.as_str(), count = raid.count;
@@ -43,15 +45,16 @@ impl AlarmDelivery {
         };
         let sent: Vec<SentAlarm> = changes.iter().filter_map(send).collect();
         self.show(&changes, live, publisher, now);
-        let (opened, mut line) = opened.unzip();
         let mut taken = Arc::default();
         let mut hearing = Vec::new();
         for sent in sent {
-            if opened.as_ref() == Some(&sent.incident) {
-                taken = sent.taken.clone();
-                hearing.push(self.clone().hear(sent, line.take()).boxed_local());
-            } else {
-                hearing.push(self.follow(sent));
+            match opened.take_if(|line| line.incident() == sent.incident) {
+                Some(mut line) => {
+                    taken = sent.taken.clone();
+                    line.note_sent(sent.at, sent.taken.clone());
+                    hearing.push(self.clone().hear(sent, Some(line)).boxed_local());
+                }
+                None => hearing.push(self.follow(sent)),
             }
         }
         // The alarm's own message is the last.
@@ -89,25 +92,44 @@ impl AlarmDelivery {
     }
 
     /// Waits for the sockets that take this message. The ledger knows of the first at once: another may not read.
-    async fn hear(self: Rc<Self>, sent: SentAlarm, line: Option<IncidentLine>) -> usize {
-        let SentAlarm { incident, at, taken, all } = sent;
+    async fn hear(self: Rc<Self>, sent: SentAlarm, mut line: Option<IncidentLine>) -> usize {
+        let SentAlarm { incident, taken, all, .. } = sent;
         let all = all.shared();
-        let first = select! {
-            biased;
-            sockets = all.clone() => sockets,
-            () = taken.first() => taken.sockets(),
+        let first = async {
+            select! {
+                biased;
+                sockets = all.clone() => sockets,
+                () = taken.first() => taken.sockets(),
+            }
+        };
+        pin!(first);
+        let first = match timeout(WRITTEN_WITHIN, &mut first).await {
+            Ok(first) => first,
+            Err(_) => {
+                self.settle(line.take());
+                first.await
+            }
         };
         self.heard(&incident, first);
-        if let Some(line) = line {
-            let sockets = timeout(SETTLED_WITHIN, all.clone()).await.unwrap_or_else(|_| taken.sockets());
-            let paths = self.raids.borrow().get(&incident).map(|known| known.paths.clone()).unwrap_or_default();
-            line.write(&self.server, &incident, &paths, at, taken.first_at(), sockets);
+        if line.is_some() {
+            // The line is written either way.
+            let _ = timeout(SETTLED_WITHIN, all.clone()).await;
+            self.settle(line);
         }
-        let sockets = all.await;
+        let sockets = all.clone().await;
         if sockets > first {
             self.heard(&incident, sockets);
         }
         sockets
+    }
+
+    /// Writes the line of an incident.
+    fn settle(&self, line: Option<IncidentLine>) {
+        if let Some(mut line) = line
+            && let Some(known) = self.raids.borrow().get(line.incident())
+        {
+            line.note_paths(&known.paths);
+        }
     }
 
     /// This number of sockets took the message of the incident.

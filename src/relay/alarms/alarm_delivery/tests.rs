@@ -1,5 +1,7 @@
 //! Above 500 lines: the tests of one struct, which share its world.
 
+mod incident_lines;
+
 use actix::prelude::*;
 use chrono::TimeDelta;
 use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
@@ -43,13 +45,14 @@ impl Handler<Publication> for Client {
     type Result = usize;
 
     fn handle(&mut self, publication: Publication, _: &mut Self::Context) -> usize {
-        let Publication::DeliverAlarm { frame, acknowledged, .. } = publication else { return 0 };
+        let Publication::DeliverAlarm { frame, acknowledged, taken } = publication else { return 0 };
         if acknowledged.contains(&"alice".into()) {
             return 0;
         }
         // A server's frame is not masked: JSON begins at its first brace.
         let json = frame.plain().iter().position(|byte| *byte == b'{').expect("JSON");
         self.got.borrow_mut().push(serde_json::from_slice(&frame.plain()[json..]).expect("JSON"));
+        (0..self.sockets).for_each(|_| taken.add());
         self.sockets
     }
 }
@@ -238,13 +241,7 @@ impl Life {
     }
 
     async fn alarm_of(&self, device: &str) {
-        let alarm = AlarmTrigger {
-            device: device.into(),
-            name: "Front door".into(),
-            place: DevicePlace::default(),
-            unseen_since: None,
-        };
-        let news = self.alarms.clone().link_alarm(alarm).await;
+        let news = self.alarms.clone().link_alarm(trigger(device)).await;
         self.publish(news).all.await;
     }
 
@@ -262,6 +259,11 @@ impl Life {
     fn raids(&self) -> Value {
         serde_json::to_value(self.live.borrow().state().document(Catalogue::embedded())).unwrap()["raids"].take()
     }
+}
+
+/// This device goes off on the link.
+fn trigger(device: &str) -> AlarmTrigger {
+    AlarmTrigger { device: device.into(), name: "Front door".into(), place: DevicePlace::default(), unseen_since: None }
 }
 
 fn row(state: &str, count: u32, sockets: i64) -> (String, u32, i64) {
