@@ -175,6 +175,7 @@ impl AlarmDelivery {
     /// Stores that an incident goes on; its update is news if it is due.
     fn repeat(&self, update: AlarmOutcome, received_at: ReceivedAt) -> IncidentNews {
         self.changed.notify_one();
+        self.log_joined(&update.incident, "none");
         self.ledger.write_repeats(self.facts([&update.incident]));
         IncidentNews { received_at: Some(received_at), ..IncidentNews::of(update.changes) }
     }
@@ -330,10 +331,9 @@ impl AlarmDelivery {
         (kept, IncidentNews { changes, received_at: Some(received_at), opened: line, undelivered: Some(undelivered) })
     }
 
-    /// Logs that an alarm is part of a known incident; one that only repeats it has no row in the ledger.
+    /// Logs that an alarm is part of a known incident; `alarm` is its id in the ledger.
     fn log_joined(&self, incident: &str, alarm: &str) {
-        let (server, alarm) = (self.server.as_str(), if alarm.is_empty() { "none" } else { alarm });
-        log::debug!(server, incident, alarm; "an alarm joined a raid");
+        log::debug!(server = self.server.as_str(), incident, alarm; "an alarm joined a raid");
     }
 
     /// These incidents as they are now.

@@ -144,3 +144,18 @@ async fn a_socket_that_does_not_read_holds_the_line_up_for_seconds_only() {
     assert_eq!(values(&raid_alarm(), ["taken", "sockets"]), ["none", "0"]);
     heard.abort();
 }
+
+#[actix::test]
+async fn a_later_alarm_of_an_incident_has_a_line_too() {
+    let world = World::new();
+    let life = world.start(1).await;
+    life.link_alarm().await;
+    logged("");
+    let push = world.receive("push", "Front door");
+    life.pushed_alarm(push).await;
+    world.later(1);
+    life.link_alarm().await;
+    let lines = logged("an alarm joined a raid");
+    assert_eq!(lines.iter().map(|line| line["alarm"].as_str()).collect::<Vec<_>>(), ["push", "none"]);
+    assert!(lines.iter().all(|line| line["incident"] == life.seen()[0].0));
+}
