@@ -21,7 +21,8 @@ use crate::{
     domain::{
         ids::UserId,
         payment::{
-            ChargeReport, EventEffect, ParkReason, PaymentEvent, ProviderSubscription, ReportKind, SubscriptionRef,
+            ChargeReport, EventEffect, EventResult, ParkReason, PaymentEvent, ProviderSubscription, ReportKind,
+            SubscriptionRef,
         },
         plan::TierPrices,
         tier::{SubscriptionStatus, Tier, TierSubscription},
@@ -41,17 +42,15 @@ pub enum EventOutcome {
 }
 
 impl EventOutcome {
-    /// Every outcome of [`as_str`](Self::as_str).
-    pub const WORDS: [&str; 4] = ["applied", "ignored", "parked", "duplicate"];
-
     /// For answers, the log and metrics.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Taken(EventState::Applied) => "applied",
-            Self::Taken(EventState::Ignored(_)) => "ignored",
-            Self::Taken(EventState::Parked(_)) => "parked",
-            Self::Duplicate => "duplicate",
-        }
+        let result = match self {
+            Self::Taken(EventState::Applied) => EventResult::Applied,
+            Self::Taken(EventState::Ignored(_)) => EventResult::Ignored,
+            Self::Taken(EventState::Parked(_)) => EventResult::Parked,
+            Self::Duplicate => EventResult::Duplicate,
+        };
+        result.word()
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     },
     domain::{
         ids::{ServerId, UserId},
-        incident::{AlarmPath, DevicePlace, Incident},
+        incident::{AlarmPath, DevicePlace, Incident, IncidentState},
         raid,
         time::{self, Timestamp},
         timeline::{Cursor, TimelinePage},
@@ -33,17 +33,17 @@ use crate::{
 };
 
 /// State of an incident that no socket has taken yet.
-pub const UNHEARD: &str = "unheard";
+pub const UNHEARD: &str = IncidentState::Unheard.word();
 /// State: a socket has taken its message.
-pub const DELIVERED: &str = "delivered";
+pub const DELIVERED: &str = IncidentState::Delivered.word();
 /// State: a socket has taken a live state that holds it, and none its message.
-pub const DELIVERED_LATER: &str = "delivered_later";
+pub const DELIVERED_LATER: &str = IncidentState::DeliveredLater.word();
 /// State: a user has acknowledged it.
-pub const ACKNOWLEDGED: &str = "acknowledged";
+pub const ACKNOWLEDGED: &str = IncidentState::Acknowledged.word();
 /// State: no socket has taken it for as long as it is shown.
-pub const EXPIRED: &str = "expired";
+pub const EXPIRED: &str = IncidentState::Expired.word();
 /// All states, in the order in which an incident passes them.
-pub const STATES: [&str; 5] = [UNHEARD, DELIVERED, DELIVERED_LATER, ACKNOWLEDGED, EXPIRED];
+pub const STATES: [&str; 5] = IncidentState::WORDS;
 
 /// Open incidents of one server that are read at its start, the newest; alarms and titles of pushes bound them far below.
 const MOST_OPEN: i64 = 2_000;

@@ -1,17 +1,17 @@
 //! Permissions on a paired server: one table, for the API and the relay alike.
 
-use serde::Serialize;
+use crate::domain::words::words;
 
-/// The relation of a user to a paired server. For all other users the server does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Role {
-    /// Paired the server.
-    Owner,
-    /// Was invited to it by the owner.
-    Guest,
-    /// Is an overlay: a device that shows the server to the viewers of a stream. Never a user.
-    Overlay,
+words! {
+    /// The relation of a user to a paired server. For all other users the server does not exist.
+    pub enum Role {
+        /// Paired the server.
+        Owner = "owner",
+        /// Was invited to it by the owner.
+        Guest = "guest",
+        /// Is an overlay: a device that shows the server to the viewers of a stream. Never a user.
+        Overlay = "overlay",
+    }
 }
 
 /// An action on a paired server.
@@ -32,6 +32,9 @@ pub enum Action {
 }
 
 impl Role {
+    /// The words of those that users have.
+    pub const OF_USERS: [&str; 2] = [Self::Owner.word(), Self::Guest.word()];
+
     /// The table.
     pub fn may(self, action: Action) -> bool {
         use Action::*;

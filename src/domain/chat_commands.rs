@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::domain::{plain_text::plain_text, team_command::settings::CommandWord};
+use crate::domain::{plain_text::plain_text, team_command::settings::CommandWord, words::words};
 
 /// The list of commands, JSON in the form of the platform.
 pub const SCHEMA: &str = include_str!("data/chat_commands.json");
@@ -12,6 +12,16 @@ pub const SCHEMA: &str = include_str!("data/chat_commands.json");
 const LONGEST_TEXT: usize = 100;
 /// Most pieces that are asked for at once.
 const MOST_PIECES: u32 = 10_000;
+
+words! {
+    /// Reach of a registration of the commands.
+    pub enum CommandScope {
+        /// Everywhere.
+        Global = "global",
+        /// In one guild.
+        Guild = "guild",
+    }
+}
 
 /// A command as a user gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]

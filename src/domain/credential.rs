@@ -41,6 +41,18 @@ pub enum InvalidBundle {
 }
 
 words! {
+    /// State of a user's credential.
+    pub enum CredentialState {
+        /// Nothing is stored.
+        Missing = "missing",
+        /// Stored, and has not logged in at the push service yet.
+        Unproven = "unproven",
+        /// Has logged in.
+        Proven = "proven",
+    }
+}
+
+words! {
     /// Reason for which a stored bundle does not work.
     pub enum RefusalReason {
         /// The push service refuses its login.

@@ -20,6 +20,27 @@ words! {
     }
 }
 
+impl AlarmPath {
+    /// The words of those by which an alarm of the game comes.
+    pub const OF_THE_GAME: [&str; 2] = [Self::Link.word(), Self::Push.word()];
+}
+
+words! {
+    /// State of an incident in the ledger, in the order in which it passes them.
+    pub enum IncidentState {
+        /// No socket has taken it yet.
+        Unheard = "unheard",
+        /// A socket has taken its message.
+        Delivered = "delivered",
+        /// A socket has taken a live state that holds it, and none its message.
+        DeliveredLater = "delivered_later",
+        /// A user has acknowledged it.
+        Acknowledged = "acknowledged",
+        /// No socket has taken it for as long as it is shown.
+        Expired = "expired",
+    }
+}
+
 /// Place of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DevicePlace {

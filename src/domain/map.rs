@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -11,6 +11,7 @@ use crate::domain::{
     grid::{self, GridStyle},
     items::{self, Catalogue, ItemNames},
     time::Timestamp,
+    words::words,
 };
 
 /// Edge of the largest map there may be, metres.
@@ -253,6 +254,42 @@ impl Marker {
 impl Node for Marker {
     fn json(&self, catalogue: &Catalogue) -> Box<RawValue> {
         self.shown(catalogue).json(catalogue)
+    }
+}
+
+words! {
+    /// Categories of users' notes; `death` is the detector's.
+    #[derive(Deserialize, ToSchema)]
+    pub enum NoteCategory {
+        Raid = "raid",
+        Friendly = "friendly",
+        Enemy = "enemy",
+        Farm = "farm",
+        Stash = "stash",
+        Sulfur = "sulfur",
+        Warning = "warning",
+        Sam = "sam",
+    }
+}
+
+/// The detector's category.
+pub const DEATH_NOTE: &str = "death";
+
+/// All categories of notes.
+pub const NOTE_CATEGORIES: [&str; NoteCategory::WORDS.len() + 1] = {
+    let mut all = [DEATH_NOTE; NoteCategory::WORDS.len() + 1];
+    let (of_users, _) = all.split_at_mut(NoteCategory::WORDS.len());
+    of_users.copy_from_slice(&NoteCategory::WORDS);
+    all
+};
+
+words! {
+    /// Source of a note.
+    pub enum NoteSource {
+        /// Placed in the game.
+        Game = "game",
+        User = "user",
+        Detector = "detector",
     }
 }
 

@@ -11,6 +11,7 @@ use crate::domain::{
     ids::{HelperDeviceId, ServerId},
     limits::ACTIVE_PAIRING_CODES,
     time::Timestamp,
+    words::words,
 };
 
 /// Lifetime of a code.
@@ -18,6 +19,16 @@ pub const LIFETIME: Duration = Duration::minutes(10);
 
 /// 32 characters that are hard to confuse.
 pub(super) const ALPHABET: &[u8; 32] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZ";
+
+words! {
+    /// Purpose of a paired device.
+    pub enum DeviceScope {
+        /// Acts for its user.
+        Helper = "helper",
+        /// Shows one server to the viewers of a stream.
+        Overlay = "overlay",
+    }
+}
 
 /// A pairing code, `PREFIX-XXXX`. It is a credential: `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]

@@ -122,6 +122,18 @@ pub fn retry_at(attempts: i32, now: Timestamp) -> Timestamp {
     now + doubled.min(LONGEST_RETRY)
 }
 
+words! {
+    /// Result of taking an event.
+    pub enum EventResult {
+        Applied = "applied",
+        Ignored = "ignored",
+        /// Taken before: nothing changed.
+        Duplicate = "duplicate",
+        /// Waits for what it is about.
+        Parked = "parked",
+    }
+}
+
 impl PaymentEvent {
     /// Reads the body of a webhook, whose signature was checked.
     pub fn read(body: &[u8]) -> Result<Self, UnreadableEvent> {

@@ -99,6 +99,16 @@ impl RefundStatus {
 }
 
 words! {
+    /// Reason of a refund, as the provider knows it.
+    pub enum RefundReason {
+        Duplicate = "duplicate",
+        /// Blocks the card.
+        Fraudulent = "fraudulent",
+        RequestedByCustomer = "requested_by_customer",
+    }
+}
+
+words! {
     /// Reason for which a refund was not made.
     pub enum RefundRefusal {
         UnknownCharge = "unknown_charge",

@@ -5,46 +5,41 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::domain::{audit::AdminAction, payment_event_kind::PaymentEventKind, shop::OfferChange, tier::Tier};
+use crate::domain::{
+    access::Role,
+    audit::AdminAction,
+    chat_commands::CommandScope,
+    credential::{CredentialState, RefusalReason},
+    incident::{AlarmPath, IncidentState},
+    map::{NOTE_CATEGORIES, NoteSource},
+    pairing::DeviceScope,
+    payment::EventResult,
+    payment_event_kind::PaymentEventKind,
+    refund::RefundReason,
+    shop::{OfferChange, scan::ScanReason},
+    tier::Tier,
+};
 
 /// A format, the name of the schema, and the words.
 type WordList = (&'static str, &'static str, &'static [&'static str]);
 
 const WORD_LISTS: &[WordList] = &[
     ("tier", "Tier", &Tier::WORDS),
-    ("role", "Role", &["owner", "guest"]),
-    ("incident-state", "IncidentState", &["unheard", "delivered", "delivered_later", "acknowledged", "expired"]),
-    (
-        "note-category",
-        "MapNoteCategory",
-        &["raid", "friendly", "enemy", "farm", "stash", "sulfur", "warning", "sam", "death"],
-    ),
-    ("note-source", "NoteSource", &["game", "user", "detector"]),
-    ("device-scope", "DeviceScope", &["helper", "overlay"]),
-    ("credential-state", "CredentialState", &["missing", "unproven", "proven"]),
-    ("credential-refusal", "CredentialRefusal", &["login_refused", "unusable_bundle"]),
-    ("alarm-way", "AlarmWay", &["link", "push"]),
-    ("event-outcome", "EventOutcome", &["applied", "ignored", "duplicate", "parked"]),
-    ("command-scope", "CommandScope", &["global", "guild"]),
+    ("role", "Role", &Role::OF_USERS),
+    ("incident-state", "IncidentState", &IncidentState::WORDS),
+    ("note-category", "MapNoteCategory", &NOTE_CATEGORIES),
+    ("note-source", "NoteSource", &NoteSource::WORDS),
+    ("device-scope", "DeviceScope", &DeviceScope::WORDS),
+    ("credential-state", "CredentialState", &CredentialState::WORDS),
+    ("credential-refusal", "CredentialRefusal", &RefusalReason::WORDS),
+    ("alarm-way", "AlarmWay", &AlarmPath::OF_THE_GAME),
+    ("event-outcome", "EventOutcome", &EventResult::WORDS),
+    ("command-scope", "CommandScope", &CommandScope::WORDS),
     ("offer-action", "OfferAction", &OfferChange::WORDS),
-    (
-        "scan-reason",
-        "ScanReason",
-        &[
-            "far_below_median",
-            "below_median",
-            "far_above_median",
-            "below_crafting_cost",
-            "impossible_stock",
-            "impossible_price",
-            "appears_and_vanishes",
-            "moved",
-            "imitates_name",
-        ],
-    ),
+    ("scan-reason", "ScanReason", &ScanReason::WORDS),
     ("admin-action", "AdminAction", &AdminAction::WORDS),
     ("payment-event-kind", "PaymentEventKind", &PaymentEventKind::WORDS),
-    ("refund-reason", "RefundReason", &["duplicate", "fraudulent", "requested_by_customer"]),
+    ("refund-reason", "RefundReason", &RefundReason::WORDS),
 ];
 
 /// The words of this format.
@@ -88,14 +83,12 @@ fn refer_within(schema: &mut Value, base: &str, used: &mut BTreeSet<&'static str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::incident::AlarmPath;
 
     #[test]
     fn the_words_are_those_that_are_sent() {
-        for path in [AlarmPath::Link, AlarmPath::Push] {
-            assert!(words("alarm-way").unwrap().contains(&path.word()));
-        }
         assert_eq!(words("tier"), Some(&["SCOUT", "OPERATOR", "OVERLORD"][..]));
+        assert_eq!(words("alarm-way"), Some(&["link", "push"][..]));
+        assert_eq!(words("note-category").and_then(|words| words.last()), Some(&"death"));
         assert_eq!(words("date-time"), None);
     }
 

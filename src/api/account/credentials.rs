@@ -21,7 +21,7 @@ use crate::{
         push_registrations::{self, PushRegistration},
     },
     domain::{
-        credential::{self, InvalidBundle, Warning},
+        credential::{self, CredentialState, InvalidBundle, Warning},
         ids::PlatformId,
         registration::StepFault,
         time::Timestamp,
@@ -51,6 +51,7 @@ pub(in crate::api) struct PushCredentialView {
     /// The user's account (SteamID64), to which a bundle has to belong; for the user only.
     #[serde(skip_serializing_if = "Option::is_none")]
     platform_id: Option<String>,
+    #[schema(value_type = String, format = "credential-state")]
     state: CredentialState,
     uploaded_at: Option<Timestamp>,
     /// As the bundle says, otherwise 14 days after its upload.
@@ -135,17 +136,6 @@ impl From<PushRefusal> for RefusalView {
     fn from(PushRefusal { uploaded_at, uploaded_by, reason, refused_at }: PushRefusal) -> Self {
         Self { device_label: uploaded_by, uploaded_at, refused_at, reason: reason.word(), advice: reason.advice() }
     }
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum CredentialState {
-    /// Nothing is stored.
-    Missing,
-    /// Stored, and has not logged in at the push service yet.
-    Unproven,
-    /// Has logged in.
-    Proven,
 }
 
 impl PushCredentialView {

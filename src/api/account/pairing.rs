@@ -37,7 +37,7 @@ use crate::{
         guessing::Guess,
         ids::{HelperDeviceId, ServerId, SessionId, UserId},
         limits::{ACTIVATION_KEY_LENGTH, ACTIVATION_REPLAY_MINUTES, HELPER_DEVICES_PER_USER},
-        pairing::{self, ActivatedDevice, CodeAdmission, ConfirmationRequest, LIFETIME, PairingCode},
+        pairing::{self, ActivatedDevice, CodeAdmission, ConfirmationRequest, DeviceScope, LIFETIME, PairingCode},
         sections::{Sections, StateKey},
         time::Timestamp,
     },
@@ -68,8 +68,8 @@ pub struct Issue {
     sections: Option<Vec<StateKey>>,
 }
 
-const HELPER: &str = "helper";
-const OVERLAY: &str = "overlay";
+const HELPER: &str = DeviceScope::Helper.word();
+const OVERLAY: &str = DeviceScope::Overlay.word();
 
 impl Issue {
     /// The server of an overlay; `None` for a helper.

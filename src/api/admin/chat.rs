@@ -15,7 +15,7 @@ use crate::{
     clients::chat::ChatPlatformError,
     domain::{
         audit::{AdminAction, Written},
-        chat_commands,
+        chat_commands::{self, CommandScope},
         chat_interaction::is_platform_number,
     },
 };
@@ -78,7 +78,7 @@ pub async fn register_commands(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     context.chat_bot()?;
-    let scope = if group_id.is_some() { "guild" } else { "global" };
+    let scope = if group_id.is_some() { CommandScope::Guild } else { CommandScope::Global }.word();
     let target = group_id.clone().unwrap_or_else(|| scope.to_owned());
     let asked = json!({ "scope": scope, "groupId": group_id });
     let register = async move {

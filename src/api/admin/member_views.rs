@@ -10,6 +10,7 @@ use crate::{
     },
     domain::{
         billing_interval::BillingInterval,
+        credential::CredentialState,
         funnel::FunnelStage,
         tier::{EffectiveTier, SubscriptionStatus, Tier, TierSource},
         time::Timestamp,
@@ -75,8 +76,8 @@ pub struct StatusUser {
     interval: Option<BillingInterval>,
     has_credential: bool,
     /// `missing`, `unproven` or `proven`.
-    #[schema(format = "credential-state")]
-    credential_state: &'static str,
+    #[schema(value_type = String, format = "credential-state")]
+    credential_state: CredentialState,
     /// Number of own servers.
     paired_servers: i64,
     /// The servers of others.
@@ -122,9 +123,9 @@ impl StatusUser {
             interval: interval.flatten(),
             has_credential: credential.is_some(),
             credential_state: match credential {
-                None => "missing",
-                Some(false) => "unproven",
-                Some(true) => "proven",
+                None => CredentialState::Missing,
+                Some(false) => CredentialState::Unproven,
+                Some(true) => CredentialState::Proven,
             },
             paired_servers,
             guest_of: hosts.into_iter().map(HostView::from).collect(),

@@ -38,7 +38,7 @@ use crate::{
     domain::{
         ids::{PlatformId, UserId},
         payment_event_kind::PaymentEventKind,
-        refund::{IssuedRefund, RefundPlan, RefundRefusal, RefundStatus},
+        refund::{IssuedRefund, RefundPlan, RefundReason, RefundRefusal, RefundStatus},
         time::Timestamp,
         timeline::Cursor,
     },
@@ -83,7 +83,7 @@ fn is_provider_id(text: &str, _: &()) -> garde::Result {
 }
 
 fn is_reason(text: &str, _: &()) -> garde::Result {
-    let known = ["duplicate", "fraudulent", "requested_by_customer"].contains(&text);
+    let known = RefundReason::parse(text).is_some();
     known.then_some(()).ok_or_else(|| garde::Error::new("must be duplicate, fraudulent or requested_by_customer"))
 }
 

@@ -32,26 +32,11 @@ use crate::{
         access::Action,
         grid::{self, GridStyle},
         limits::MAP_NOTES_PER_SERVER,
+        map::NoteCategory,
         time::Timestamp,
-        words::words,
     },
     relay::hub::{Hub, NotesChanged, ToConnection},
 };
-
-words! {
-    /// Categories of users' notes; `death` is the detector's.
-    #[derive(Deserialize, ToSchema)]
-    enum NoteCategory {
-        Raid = "raid",
-        Friendly = "friendly",
-        Enemy = "enemy",
-        Farm = "farm",
-        Stash = "stash",
-        Sulfur = "sulfur",
-        Warning = "warning",
-        Sam = "sam",
-    }
-}
 
 /// A note to add.
 #[derive(Deserialize, ToSchema, Validate)]

@@ -17,7 +17,10 @@ use crate::{
     db::engine::pool::Db,
     domain::{
         items::Catalogue,
-        shop::{VendorId, scan},
+        shop::{
+            VendorId,
+            scan::{self, ScanReason},
+        },
     },
 };
 
@@ -27,8 +30,8 @@ use crate::{
 struct ReasonView {
     /// `far_below_median`, `below_median`, `far_above_median`, `below_crafting_cost`, `impossible_stock`,
     /// `impossible_price`, `appears_and_vanishes`, `moved`, `imitates_name`.
-    #[schema(format = "scan-reason")]
-    reason: &'static str,
+    #[schema(value_type = String, format = "scan-reason")]
+    reason: ScanReason,
     weight: u32,
     /// The offer it is about, if it is about one.
     offer: Option<OfferItems>,

@@ -28,7 +28,6 @@ use crate::{
         },
         rate_limits::CLASSES,
     },
-    billing::sync::EventOutcome,
     channels::figures,
     config::Environment,
     crypto::digest::sha256_hex,
@@ -40,7 +39,11 @@ use crate::{
         notices::{self, WaitingNotices},
         paired_servers, push_credentials, push_registrations,
     },
-    domain::{payment::ReportKind, problem, time::Timestamp},
+    domain::{
+        payment::{EventResult, ReportKind},
+        problem,
+        time::Timestamp,
+    },
     net::{neighbour, refusals, unread_forwarding},
     panics,
     push::failure::FAULTS,
@@ -101,7 +104,7 @@ fn install() -> Option<PrometheusHandle> {
         counter!("companion_push_dead_letters_total", "reason" => reason).absolute(0);
     }
     gauge!("companion_payment_events_parked").set(0.0);
-    for outcome in EventOutcome::WORDS {
+    for outcome in EventResult::WORDS {
         counter!("companion_payment_events_total", "outcome" => outcome).absolute(0);
     }
     for kind in ReportKind::ALL {

@@ -32,7 +32,10 @@ use std::{
 use serde::Serialize;
 
 use super::{Offer, OfferKey, Price, Shop, VendorId};
-use crate::domain::items::{Catalogue, CatalogueItem};
+use crate::domain::{
+    items::{Catalogue, CatalogueItem},
+    words::words,
+};
 
 /// Least score of a shop that is reported.
 pub const THRESHOLD: u32 = 30;
@@ -54,12 +57,26 @@ const DEEPEST: usize = 8;
 const MANY_IN_A_STACK: u32 = 64;
 const MANY_AT_ONCE: f64 = 10.0;
 
-/// A reason for suspicion.
+words! {
+    /// A reason for suspicion; see the module.
+    pub enum ScanReason {
+        FarBelowMedian = "far_below_median",
+        BelowMedian = "below_median",
+        FarAboveMedian = "far_above_median",
+        BelowCraftingCost = "below_crafting_cost",
+        ImpossibleStock = "impossible_stock",
+        ImpossiblePrice = "impossible_price",
+        AppearsAndVanishes = "appears_and_vanishes",
+        Moved = "moved",
+        ImitatesName = "imitates_name",
+    }
+}
+
+/// A reason for suspicion, and what it is about.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Suspicion {
-    /// See the module.
-    pub reason: &'static str,
+    pub reason: ScanReason,
     pub weight: u32,
     /// The offer that the reason is about, the first of several.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -95,7 +112,7 @@ pub fn scan<'a>(shops: &'a [Shop], catalogue: &Catalogue) -> Vec<Suspect<'a>> {
             reasons.extend(appears_and_vanishes(shop));
             reasons.extend(moved(shop));
             reasons.extend(names.imitation(shop));
-            reasons.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.reason.cmp(b.reason)));
+            reasons.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.reason.word().cmp(b.reason.word())));
             let score = reasons.iter().map(|reason| reason.weight).sum::<u32>().min(HIGHEST_SCORE);
             (score >= THRESHOLD).then_some(Suspect { shop, score, reasons })
         })
@@ -108,10 +125,10 @@ pub fn scan<'a>(shops: &'a [Shop], catalogue: &Catalogue) -> Vec<Suspect<'a>> {
 fn once_each(suspicions: impl Iterator<Item = Suspicion>) -> Vec<Suspicion> {
     let mut by_reason: BTreeMap<&str, Suspicion> = BTreeMap::new();
     for suspicion in suspicions {
-        by_reason.entry(suspicion.reason).or_insert(suspicion);
+        by_reason.entry(suspicion.reason.word()).or_insert(suspicion);
     }
-    if by_reason.contains_key("far_below_median") {
-        by_reason.remove("below_median");
+    if by_reason.contains_key(ScanReason::FarBelowMedian.word()) {
+        by_reason.remove(ScanReason::BelowMedian.word());
     }
     by_reason.into_values().collect()
 }
@@ -123,13 +140,13 @@ fn appears_and_vanishes(shop: &Shop) -> Option<Suspicion> {
         _ => 35,
     };
     let detail = format!("came back {} times after it was gone", shop.returns);
-    Some(Suspicion { reason: "appears_and_vanishes", weight, offer: None, detail })
+    Some(Suspicion { reason: ScanReason::AppearsAndVanishes, weight, offer: None, detail })
 }
 
 fn moved(shop: &Shop) -> Option<Suspicion> {
     let from = shop.moved_from?;
     let detail = format!("moved {:.0} m", shop.id.distance(from));
-    Some(Suspicion { reason: "moved", weight: 15, offer: None, detail })
+    Some(Suspicion { reason: ScanReason::Moved, weight: 15, offer: None, detail })
 }
 
 /// All prices of each offer, cheapest first, with their shops; the shops must be judged.
@@ -174,18 +191,18 @@ impl<'a> Prices<'a> {
         let said = |price: Price| format!("{} for {} {currency}", price.quantity, price.cost);
         let suspicion = |reason, weight, detail| Suspicion { reason, weight, offer: Some(*key), detail };
         if price.cost < 1 || price.quantity < 1 {
-            return vec![suspicion("impossible_price", 40, format!("{item}: {}", said(*price)))];
+            return vec![suspicion(ScanReason::ImpossiblePrice, 40, format!("{item}: {}", said(*price)))];
         }
         let mut found = Vec::new();
         let median = self.median(key, Some(shop.id));
         if let Some(median) = median.filter(|median| median.cost > 0) {
             let detail = format!("{item}: {}, and elsewhere mostly {}", said(*price), said(median));
             if price.is_below(4, median) {
-                found.push(suspicion("far_below_median", 45, detail));
+                found.push(suspicion(ScanReason::FarBelowMedian, 45, detail));
             } else if price.is_below(2, median) {
-                found.push(suspicion("below_median", 25, detail));
+                found.push(suspicion(ScanReason::BelowMedian, 25, detail));
             } else if median.is_below(4, *price) {
-                found.push(suspicion("far_above_median", 15, detail));
+                found.push(suspicion(ScanReason::FarAboveMedian, 15, detail));
             }
         }
         if let Some(bound) = self.crafting_cost_of(key).map(|cost| cost / 2.0)
@@ -194,11 +211,11 @@ impl<'a> Prices<'a> {
         {
             let detail =
                 format!("{item}: {}, and its ingredients cost {:.1} {currency} a piece", said(*price), bound * 2.0);
-            found.push(suspicion("below_crafting_cost", 35, detail));
+            found.push(suspicion(ScanReason::BelowCraftingCost, 35, detail));
         }
         if !large_stacks && offer.overflows(self.catalogue) {
             let detail = format!("{item}: {in_stock} times {} in stock", price.quantity);
-            found.push(suspicion("impossible_stock", 40, detail));
+            found.push(suspicion(ScanReason::ImpossibleStock, 40, detail));
         }
         found
     }
@@ -272,7 +289,7 @@ impl<'a> ShopNames<'a> {
         };
         let known = alike.iter().find(is_imitated)?;
         let detail = format!("its name looks like that of {}", known.name);
-        Some(Suspicion { reason: "imitates_name", weight: 35, offer: None, detail })
+        Some(Suspicion { reason: ScanReason::ImitatesName, weight: 35, offer: None, detail })
     }
 }
 

@@ -19,6 +19,7 @@ use crate::domain::{
     chat_answers::BotMessages,
     escalation::QUIET_AFTER,
     incident::Incident,
+    map::NoteCategory,
     plain_text::plain_text,
     server_state::ServerState,
     team_timer::{LONGEST_TIMER_TEXT, MOST_TIMERS, TeamTimer},
@@ -28,7 +29,7 @@ use crate::domain::{
 /// Silence of announcements when no time is named.
 const MUTED_FOR: TimeDelta = TimeDelta::minutes(30);
 /// Categories of notes that players take; deaths are noted by the detector.
-const CATEGORIES: [&str; 8] = ["raid", "friendly", "enemy", "farm", "stash", "sulfur", "warning", "sam"];
+const CATEGORIES: [&str; 8] = NoteCategory::WORDS;
 /// Characters of a note.
 const LONGEST_NOTE: usize = 80;
 /// Incidents that one command acknowledges.

@@ -27,7 +27,7 @@ fn reasons(market: &[Marker], machine: Marker) -> Vec<&'static str> {
 
 fn of(suspects: &[Suspect], vendor: VendorId) -> Vec<&'static str> {
     let suspect = suspects.iter().find(|suspect| suspect.shop.id == vendor);
-    suspect.map(|suspect| suspect.reasons.iter().map(|reason| reason.reason).collect()).unwrap_or_default()
+    suspect.map(|suspect| suspect.reasons.iter().map(|reason| reason.reason.word()).collect()).unwrap_or_default()
 }
 
 fn fake(orders: &[SellOrder]) -> Marker {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     db::map_notes::StoredNote,
-    domain::{ids::ServerId, map::MapNote},
+    domain::{
+        ids::ServerId,
+        map::{MapNote, NoteSource},
+    },
     relay::shared::write_behind::Record,
 };
 
@@ -28,7 +31,7 @@ fn stored((id, note): (Arc<str>, MapNote)) -> StoredNote {
 /// A stored note, as it is shown; the live state fills in its grid label.
 pub fn shown(stored: StoredNote) -> (Arc<str>, MapNote) {
     let StoredNote { id, author_id: author, source, x, y, category, label, created_at, expires_at } = stored;
-    let source = ["user", "game"].into_iter().find(|known| *known == source).unwrap_or("detector");
+    let source = NoteSource::parse(&source).unwrap_or(NoteSource::Detector).word();
     let note = MapNote { x, y, grid: String::new(), category, label, source, author, created_at, expires_at };
     (id.into(), note)
 }

@@ -9,7 +9,7 @@ use crate::{
     domain::{
         change::{Change, Section},
         grid::{self, GridStyle},
-        map::MapNote,
+        map::{DEATH_NOTE, MapNote, NoteSource},
         time::Moment,
         world_event::EventKind,
     },
@@ -19,9 +19,9 @@ use crate::{
 pub(super) const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
 /// Notes of deaths on the map, the newest.
 pub(super) const DEATH_NOTES: usize = 100;
-const USER: &str = "user";
-const GAME: &str = "game";
-const DETECTOR: &str = "detector";
+const USER: &str = NoteSource::User.word();
+const GAME: &str = NoteSource::Game.word();
+const DETECTOR: &str = NoteSource::Detector.word();
 
 impl LiveState {
     /// The stored notes: all of users, and those of deaths and of the game that may not be known since a restart.
@@ -94,7 +94,7 @@ impl LiveState {
                 x,
                 y,
                 grid: event.grid.clone(),
-                category: "death".to_owned(),
+                category: DEATH_NOTE.to_owned(),
                 label: Some(event.title.clone()),
                 source: DETECTOR,
                 author: None,
