@@ -58,6 +58,7 @@ use crate::{
         sections::{Sections, StateKey},
         server_state::StateDocument,
         time::Timestamp,
+        words::words,
         world_event::WorldEvent,
     },
     relay::wire::{frame::SharedFrame, publication::Position},
@@ -128,6 +129,17 @@ pub enum ClientMessage {
     },
     /// Answered by `pong`.
     Ping,
+}
+
+words! {
+    /// The `type` of a client's message.
+    enum ClientMessageKind {
+        Subscribe = "subscribe",
+        Unsubscribe = "unsubscribe",
+        DeviceToggle = "deviceToggle",
+        RaidAck = "raidAck",
+        Ping = "ping",
+    }
 }
 
 /// Reasons for the refusal of a message; the code is on the wire.
@@ -279,8 +291,8 @@ impl ClientMessage {
         let fields = MessageFields::read(text)?;
         let known = Self::of(&fields).map_err(|message| fields.refusal(ErrorCode::Malformed, message))?;
         known.ok_or_else(|| {
-            let message = "type is not one of subscribe, unsubscribe, deviceToggle, raidAck, ping";
-            fields.refusal(ErrorCode::UnknownType, message.to_owned())
+            let message = format!("type is not one of {}", ClientMessageKind::WORDS.join(", "));
+            fields.refusal(ErrorCode::UnknownType, message)
         })
     }
 
@@ -290,27 +302,27 @@ impl ClientMessage {
             return Err("a field comes twice".to_owned());
         }
         let kind = fields.text("type")?.ok_or("type is missing")?;
+        let Some(kind) = ClientMessageKind::parse(&kind) else { return Ok(None) };
         let server = || fields.required("serverId").map(ServerId::from);
         let request = || fields.id("requestId");
-        Ok(Some(match kind.as_str() {
-            "subscribe" => {
+        Ok(Some(match kind {
+            ClientMessageKind::Subscribe => {
                 let (epoch, seq) = (fields.number("epoch")?, fields.number("seq")?);
                 ClientMessage::Subscribe { server: server()?, epoch, seq, sections: fields.sections("sections")? }
             }
-            "unsubscribe" => ClientMessage::Unsubscribe { server: server()? },
-            "deviceToggle" => ClientMessage::DeviceToggle {
+            ClientMessageKind::Unsubscribe => ClientMessage::Unsubscribe { server: server()? },
+            ClientMessageKind::DeviceToggle => ClientMessage::DeviceToggle {
                 server: server()?,
                 device: fields.required("deviceId")?,
                 value: fields.flag("value")?,
                 request: request()?,
             },
-            "raidAck" => ClientMessage::RaidAck {
+            ClientMessageKind::RaidAck => ClientMessage::RaidAck {
                 server: server()?,
                 incident: fields.required("incident")?,
                 request: request()?,
             },
-            "ping" => ClientMessage::Ping,
-            _ => return Ok(None),
+            ClientMessageKind::Ping => ClientMessage::Ping,
         }))
     }
 }

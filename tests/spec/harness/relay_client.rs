@@ -1,7 +1,7 @@
 //! A relay client as a dashboard is one: applies the patches, and checks with every frame what the relay promises.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     net::SocketAddr,
     sync::LazyLock,
     time::{Duration, Instant},
@@ -42,6 +42,18 @@ static SERVER_MESSAGES: LazyLock<Validator> = LazyLock::new(|| {
     schema["oneOf"] = json!([{ "$ref": "#/$defs/ServerMessage" }]);
     jsonschema::draft202012::new(&schema).unwrap()
 });
+
+/// The kinds of these messages, as the schema has them: `ClientMessage` or `ServerMessage`.
+pub fn published_kinds(messages: &str) -> BTreeSet<String> {
+    fn kind(message: &Value) -> Option<String> {
+        let parts = message["allOf"].as_array();
+        let own = message["properties"]["type"]["enum"][0].as_str().map(str::to_owned);
+        own.or_else(|| parts?.iter().find_map(kind))
+    }
+    let document = schema::document();
+    let messages = document["$defs"][messages]["oneOf"].as_array().unwrap();
+    messages.iter().map(|message| kind(message).unwrap_or_else(|| panic!("{message} has a type"))).collect()
+}
 
 /// A server's state as this client knows it.
 #[derive(Clone, Debug)]
