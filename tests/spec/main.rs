@@ -40,6 +40,7 @@ mod overlays;
 mod pages;
 mod paired_servers;
 mod pairing;
+mod published;
 mod push;
 mod refusals;
 mod registration;

@@ -45,14 +45,16 @@ static SERVER_MESSAGES: LazyLock<Validator> = LazyLock::new(|| {
 
 /// The kinds of these messages, as the schema has them: `ClientMessage` or `ServerMessage`.
 pub fn published_kinds(messages: &str) -> BTreeSet<String> {
-    fn kind(message: &Value) -> Option<String> {
-        let parts = message["allOf"].as_array();
-        let own = message["properties"]["type"]["enum"][0].as_str().map(str::to_owned);
-        own.or_else(|| parts?.iter().find_map(kind))
-    }
     let document = schema::document();
     let messages = document["$defs"][messages]["oneOf"].as_array().unwrap();
-    messages.iter().map(|message| kind(message).unwrap_or_else(|| panic!("{message} has a type"))).collect()
+    messages.iter().map(|message| kind_of(message).unwrap_or_else(|| panic!("{message} has a type"))).collect()
+}
+
+/// The `type` of a message's schema.
+pub fn kind_of(message: &Value) -> Option<String> {
+    let parts = message["allOf"].as_array();
+    let own = message["properties"]["type"]["enum"][0].as_str().map(str::to_owned);
+    own.or_else(|| parts?.iter().find_map(kind_of))
 }
 
 /// A server's state as this client knows it.
