@@ -3,6 +3,7 @@
 
 mod documented;
 mod english;
+mod paths;
 mod rooms;
 mod source;
 
