@@ -20,7 +20,8 @@
 //! sockets write ([`relay::client::socket`]). When a socket may write is decided by [`relay::client::send_queue`] and
 //! [`relay::client::frame_budget`]: never more than 60 frames in 10 seconds, raids first, patches last and merged when
 //! their turn comes ([`relay::client::patch_log`]), and no kind of message ever stops another. So a limit or a slow
-//! reader delays the state and never loses it, and no client has a queue of patches.
+//! reader delays the state and never loses it, and no client has a queue of patches. No frame passes the mailbox of a
+//! client's actor; [`relay::client`] says why.
 //!
 //! # The path of an alarm
 //! A smart alarm goes off. The game server says so on the live link, if that is up, and the game pushes it
@@ -125,6 +126,14 @@
 //! game connection is restarted by the hub, in a new epoch, and its subscriptions ask the hub for it and get a
 //! snapshot. A subscription closes its sockets, whose clients come back. Without the hub or the push worker the process
 //! ends.
+//!
+//! # What only simulations use
+//! `tests/simulation` runs all of this on virtual time, with a network, a disk and chance of its own:
+//! [`crypto::random::Random::seeded`], [`clock::Clock::simulated`], [`net::Network::simulated`],
+//! [`clients::channels::ChannelClient::simulated`], [`db::journal::Journal::open_simulated`],
+//! [`db::engine::pool::Pool::open_simulated`]. They are in the released binary because tests link the same library:
+//! behind a feature it would be compiled twice, and what is tested would not be what runs. No command and no setting
+//! turns one on.
 //!
 //! # The floors of the house
 //! Imports only go down, and no two files import each other. What goes up goes as a message to a `Recipient` that was

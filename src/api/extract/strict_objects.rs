@@ -2,6 +2,7 @@
 //! that a struct does not know is refused, on every route alike: a misspelt one would be left out in silence. This passes
 //! everything else on to another deserializer, at any depth. Values that serde keeps before it reads them (untagged and
 //! internally tagged enums, `flatten`) are past this: bodies have no structs there.
+//! `deny_unknown_fields` would be for each struct to remember, and an array would pass it.
 
 use std::fmt;
 

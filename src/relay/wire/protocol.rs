@@ -194,7 +194,8 @@ impl Refusal {
     }
 }
 
-/// The fields of a message, unread.
+/// The fields of a message, unread. Serde's tagged enums would take an array for a message, and keep nothing of one that
+/// they refuse, while the answer has the ids that can be read.
 struct MessageFields<'a> {
     fields: HashMap<String, &'a RawValue>,
     /// A key came again: of two values, one would be left out in silence.
