@@ -38,7 +38,7 @@ use crate::{
         ids::ServerId,
         relay_access::RelayAccess,
     },
-    relay::hub::{Hub, LinkStatuses},
+    relay::hub::Hub,
 };
 
 /// A server that the caller may watch.
@@ -204,11 +204,11 @@ impl<R: ServerRight> ChangeableServer<R> {
     }
 }
 
-/// Waits until the hub has handed on what it was sent before: the game connection knows of a change before all that the
-/// game says from now on.
+/// Waits until the hub has handed on what it was sent before, but not for long: the game connection knows of a change
+/// before all that the game says from now on.
 async fn handed_on(context: &ApiContext) {
-    // Without a hub the process ends.
-    let _ = context.services.hub.send(LinkStatuses { servers: Vec::new() }).await;
+    // The change is stored, and the hub has its message: one that is late holds no answer up for long.
+    let _ = context.connections(Vec::new()).await;
 }
 
 /// The server, when the caller's role permits all of these.
