@@ -108,7 +108,7 @@ fn main() -> Result<()> {
 async fn measure(engine: &str, database: &Database, count: usize) -> Result<()> {
     let (base, taken) = push_service()?;
     let installation = Installation::new(|_| {
-        // Nobody has a dashboard open: there are no links.
+        // No one has a dashboard open: there are no links.
         let mut flags =
             ["--allow-private-channel-targets=true", "--game-link-policy=subscribed"].map(str::to_owned).to_vec();
         if let Database::Postgres(url) = database {

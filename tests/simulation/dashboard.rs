@@ -1,5 +1,5 @@
 //! A dashboard: connects, subscribes, applies what it gets with a JSON Patch library, and comes back with a backoff.
-//! What it sees goes to the judge.
+//! The judge gets all that it sees.
 
 use std::{
     cell::{Cell, RefCell},
@@ -34,7 +34,7 @@ use crate::{
 /// A socket of which nothing comes for so long is dead: the service pings more often.
 const SILENCE: Duration = Duration::from_secs(75);
 
-/// What is known of one server.
+/// Knowledge of one server.
 #[derive(Clone, Debug)]
 pub struct Known {
     pub epoch: u64,

@@ -23,7 +23,7 @@ pub struct Guests {
 }
 
 impl Guests {
-    /// Alice asks for a change; its number. It may be stored though nobody hears so.
+    /// Alice asks for a change; its number. It may be stored though no one hears so.
     pub fn attempt(&mut self, server: &ServerId, is_guest: bool) -> u32 {
         self.changes += 1;
         if is_guest {

@@ -1,4 +1,4 @@
-//! What must hold, checked as it happens and at the end. A broken promise is named by its invariant and said once.
+//! Promises that must hold, checked as it happens and at the end. A broken promise is named by its invariant and said once.
 //!
 //! To add an invariant: a name, the place where it is seen, and `self.broken("name", details)`.
 
@@ -328,7 +328,7 @@ impl Judge {
                 self.broken("incident-has-row", format!("{path} {title:?} is in {incident:?}"));
             }
             let received = incident.as_deref().is_some_and(|incident| announced.contains(incident));
-            // A life that ends between delivery and count delivers again; a lossy wire takes what nobody reads.
+            // A life that ends between delivery and count delivers again; a lossy wire takes what no one reads.
             if state == "opened" && world.lives.get() == 1 && !self.bad_disk {
                 let (none, some) = (sockets == Some(0), sockets.is_some_and(|sockets| sockets > 0));
                 if (none && received) || (some && !received && !self.lossy) {

@@ -76,7 +76,7 @@ const ENDED_WITHIN: Duration = Duration::from_secs(20);
 /// Seeds in a hundred whose subscriptions have room for one publication only.
 const FEW_PLACES: u64 = 30;
 
-/// What a life works with.
+/// Equipment of a life.
 #[derive(Clone)]
 pub struct Service {
     pub pool: Pool,
@@ -132,7 +132,7 @@ impl Service {
         push_credentials::upload(db, &id, &bundle).map(drop)
     }
 
-    /// Pairs by hand, and tells the judge the server's id; true if the link must be opened again.
+    /// Pairs by hand, and gives the judge the server's id; true if the link must be opened again.
     fn pair(&self, db: &mut Db, paired: usize, world: &World) -> Result<bool, DbError> {
         let (id, owner, game) = PAIRED[paired];
         let request = PairingRequest {
@@ -250,7 +250,7 @@ impl Service {
         std::future::pending::<()>().await;
     }
 
-    /// What the API's handlers do, once it is stored.
+    /// Acts as the API's handlers do, once it is stored.
     async fn act(&self, act: UserAct, hub: &Addr<Hub>, push: &Addr<PushWorker>) -> bool {
         let world = world();
         match act {
@@ -300,7 +300,7 @@ impl Service {
                 let is_refused = matches!(act, UserAct::UploadRefused(_));
                 let upload = move |db: &mut Db| {
                     let known = push_credentials::get(db, &USERS[user].into())?;
-                    // Nothing stands behind the first one.
+                    // Nothing is behind the first one.
                     let works = known.is_some_and(|known| known.proven_at.is_some());
                     let token = PHONES[user].1 + u64::from(is_refused);
                     if works || !is_refused { this.upload(db, user, token, &crate::world::world()) } else { Ok(()) }

@@ -62,12 +62,12 @@ use crate::{
 
 /// Seeds of a plain `cargo test`, which is not optimized.
 const FEW: Range<u64> = 0..4;
-/// Every so many seeds one runs twice, and must give the same hash.
+/// One of this number of seeds runs twice, and must give the same hash.
 const TWICE: u64 = 50;
 /// Time on a processor that a seed may take, many times what any needs: one that spins in virtual time takes forever. Time
 /// by the clock says nothing on a machine that has more to do.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
-/// The same for a seed that does nothing at all, by the clock.
+/// Time by the clock for a seed that does nothing at all.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(900);
 /// The invariant that it does not.
 const ENDS: &str = "ends-in-time";
@@ -163,7 +163,7 @@ fn is_known(invariant: &str, seed: u64) -> bool {
     judge::KNOWN.iter().any(|(known, by, _)| *known == invariant && *by == seed)
 }
 
-/// What a child reports.
+/// Report of a child.
 struct Report {
     hash: String,
     /// Invariant and details.

@@ -42,9 +42,9 @@ pub struct AlarmOracle {
     rises: [i64; GAMES.len()],
     /// When the alarm of the healthy minutes went on, by the clock of the service.
     fired_at: Option<Timestamp>,
-    /// The same of the one that went on while no link was up.
+    /// When the one went on that no link saw.
     unseen_at: Option<Timestamp>,
-    /// The same of the one that went on while there was no process.
+    /// When the one went on while there was no process.
     missed_at: Option<Timestamp>,
     /// By dashboard and incident.
     announced: BTreeMap<(usize, String), Vec<Announced>>,

@@ -1,4 +1,4 @@
-//! What a seed decides: SplitMix64, a stream of its own for every purpose, so that taking one thing out of a script
+//! Choices of a seed: SplitMix64, a stream of its own for every purpose, so that taking one thing out of a script
 //! does not shift the rest.
 
 /// Where an FNV-1a hash begins.

@@ -355,7 +355,7 @@ impl Run {
         }
     }
 
-    /// The time of the world stands still: no line is said twice in its second.
+    /// The time of the world is still: no line is said twice in its second.
     fn say(&self, game: usize, lines: usize) {
         for _ in 0..lines {
             let number = self.said.replace(self.said.get() + 1);

@@ -106,7 +106,7 @@ pub enum Act {
     },
     /// The game server restarts: every connection to it ends.
     Restart(usize),
-    /// The same, and mates go on to talk.
+    /// A restart while mates go on to talk.
     RestartAndTalk(usize),
     // Users
     Toggle(usize),
@@ -145,7 +145,7 @@ pub enum Act {
     Kill,
     /// The service ends gracefully.
     End,
-    /// The same right after an alarm, with a disk that takes nothing.
+    /// An end right after an alarm, with a disk that takes nothing.
     EndAtAlarm(usize),
     /// The process dies after this number of queries, counted from a push of an alarm that has rung before.
     KillAtPush {

@@ -48,7 +48,7 @@ pub struct Wire {
     cut: Cell<bool>,
     /// The service writes no more.
     said_all: Cell<bool>,
-    /// Cut when so many more bytes have come from the service.
+    /// Cut when this number of further bytes has come from the service.
     cut_after: Cell<Option<usize>>,
     changed: Notify,
     random: RefCell<Stream>,
@@ -103,7 +103,7 @@ impl Wire {
         self.end();
     }
 
-    /// Cut when so many more bytes have come from the service; with none, not by those.
+    /// Cut when this number of further bytes has come from the service; with none, not by those.
     pub fn cut_after(&self, bytes: Option<usize>) {
         self.cut_after.set(bytes);
     }

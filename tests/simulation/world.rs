@@ -64,11 +64,11 @@ pub const MORE_ALARMS: [(u64, &str); 2] = [(ROOF_ALARM, "Roof alarm"), (SHED_ALA
 const FAR: u64 = 40;
 const PUSH_HOST: &str = "push.example.com";
 
-/// What becomes of queries.
+/// Fate of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Run,
-    /// Every query takes so many milliseconds longer.
+    /// Every query takes this number of milliseconds longer.
     Slow(u64),
     /// Every write is refused.
     Full,
@@ -85,7 +85,7 @@ pub enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalFate {
     Run,
-    /// Every line takes so many milliseconds longer.
+    /// Every line takes this number of milliseconds longer.
     Slow(u64),
     /// Every line is refused.
     Full,
@@ -108,7 +108,7 @@ pub enum Request {
     End,
 }
 
-/// What the API would do for a user; answered with true once it is acknowledged.
+/// Act of the API for a user; answered with true once it is acknowledged.
 #[derive(Clone, Debug)]
 pub enum UserAct {
     /// Pairs by hand what is paired already, or was deleted.
@@ -308,12 +308,12 @@ impl World {
             return;
         }
         self.trace(how);
-        // An end that a kill cuts short closes no socket any more.
+        // An end that a kill cuts short closes no socket.
         if how != "ended" {
             self.ending.set(false);
         }
         self.requests.borrow_mut().take();
-        // What was said in this life is not news of the next one.
+        // Lines of this life are not news of the next one.
         self.games.iter().for_each(|game| game.faults(|faults| faults.late_broadcasts = false));
         for wire in self.wires.borrow_mut().drain(..) {
             // A process that is killed says no goodbye, and a slow wire may show that only while the next one ends.

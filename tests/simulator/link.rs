@@ -143,7 +143,7 @@ async fn without_its_broadcasts_a_link_ends_and_what_is_asked_with_it() {
 }
 
 #[actix_web::test]
-async fn of_what_is_given_up_while_a_link_stands_still_little_is_kept() {
+async fn little_is_kept_of_requests_that_are_given_up_while_a_link_is_held_up() {
     let limits = Limits { queue: 1_000, player_tokens: (1e6, 1.0), address_tokens: (1e6, 1.0), ..Limits::default() };
     let server = GameServer::start(GameServerOptions { limits, ..options() }).await.expect("a free port");
     let (link, broadcasts) = connect(&server).await;

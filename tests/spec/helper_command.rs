@@ -99,7 +99,7 @@ async fn a_machine_is_registered_and_handed_over_once() {
     let counts = test.sites.counts();
     assert_eq!((counts.check_ins, counts.registrations, counts.violations.len()), (1, 1, 0));
 
-    // Once more: nothing is repeated, and nobody signs in.
+    // Once more: nothing is repeated, and no one signs in.
     let (status, again) = output(helper(&test, directory.path(), &["--once"])).await;
     assert_eq!(status, 0, "{again}");
     assert_eq!(test.sites.counts(), counts);

@@ -42,7 +42,7 @@ impl Move {
     }
 
     fn run(&self) -> (Option<i32>, String) {
-        told(
+        exit_and_text(
             companion(self.directory.path())
                 .args(["migrate", "--data-dir", ".", "--to", &self.postgres.url()])
                 .output(),
@@ -50,7 +50,7 @@ impl Move {
     }
 }
 
-fn told(output: std::io::Result<Output>) -> (Option<i32>, String) {
+fn exit_and_text(output: std::io::Result<Output>) -> (Option<i32>, String) {
     let output = output.unwrap();
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
@@ -116,7 +116,7 @@ async fn a_source_that_is_served_from_or_older_is_refused() {
     };
     let run = |directory: &Path| {
         let mut command = companion(directory);
-        told(command.args(["migrate", "--to", &postgres.url()]).args(flags(directory)).output())
+        exit_and_text(command.args(["migrate", "--to", &postgres.url()]).args(flags(directory)).output())
     };
     let (code, said) = run(app.directory());
     assert!(code == Some(1) && said.contains("a companion serves from DATA_DIR"), "{said}");

@@ -220,7 +220,7 @@ async fn every_step_that_the_outside_refuses_has_its_own_answer() {
             assert!(text.as_str().unwrap().ends_with('.'), "{shown}");
         }
     }
-    // The same address is enough, and the steps that succeeded are not repeated.
+    // One address is enough, and the steps that succeeded are not repeated.
     test.set_faults(|_| {});
     let before = test.sites.counts();
     let (id, address) = test.login(&mut alice, false, ALICE).await;

@@ -239,7 +239,7 @@ async fn a_browser_that_subscribes_again_keeps_its_channel() {
     let path = format!("/channels/{}/subscription", ntfy["id"].as_str().unwrap());
     woken.alice.put(&path, &subscription(&endpoint)).await.expect_problem(409, "conflict");
 
-    // The same browser, in the hands of Bob: it is his channel then.
+    // One browser, now in the hands of Bob: it is his channel then.
     let channel =
         json!({ "kind": "webPush", "name": "Shared", "subscription": subscription(&woken.service.subscribe(None)) });
     let shared = bob.post("/channels", Some(&channel)).await.json();

@@ -114,7 +114,7 @@ async fn an_event_that_is_wanted_is_sent_once_and_quietly_and_each_watcher_choos
     assert!(message["data"]["alarmName"].as_str().unwrap().starts_with(TEAM[2].1), "{message}");
     assert!(message["data"]["ackUrl"].is_null());
 
-    // Bob's hours are quiet, and a raid pierces them. Of the death nobody hears again.
+    // Bob's hours are quiet, and a raid pierces them. No one hears of the death again.
     base.app.clock.advance(Duration::seconds(400));
     drop(base.raid().await);
     for _ in 0..2 {

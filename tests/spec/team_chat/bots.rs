@@ -70,7 +70,7 @@ async fn a_thousand_commands_in_a_minute_leave_room_for_toggles() {
         let line = format!("{}{number}{}", odd[number % 4], "🦀".repeat(number % 40));
         room.say(TEAM[1 + number % 3].0, &line);
         if number % 100 == 99 {
-            // The ack comes when the service has heard all lines before. The clock stands still, so that no
+            // The ack comes when the service has heard all lines before. The clock is still, so that no
             // answer that waits is said meanwhile.
             let (request, gate, value) = (number.to_string(), GATE_SWITCH.to_string(), number / 100 % 2 == 0);
             let toggle = json!({ "type": "deviceToggle", "serverId": room.server, "deviceId": gate, "value": value,

@@ -30,7 +30,7 @@ const LONGEST: usize = 128;
 /// A teammate without an account.
 pub const MARLOW: u64 = TEAM[1].0;
 
-/// A game server at which the first two of the team may be paired. Its world stands still.
+/// A game server at which the first two of the team may be paired. Its world is still.
 pub async fn game_of_two(app: &TestApp) -> GameServer {
     let world = SimulatedWorld::new(7, app.clock.now());
     let players = vec![(TEAM[0].0, DEMO_TOKEN), (TEAM[1].0, DEMO_TOKEN)];
@@ -69,7 +69,7 @@ impl ChatRoom {
 
     /// The room of a game server that Alice has paired and watches.
     pub fn new(app: TestApp, alice: Browser, game: GameServer, server: String, client: RelayClient) -> Self {
-        // The world stands still, and lines have the time of the service.
+        // The world is still, and lines have the time of the service.
         game.world(|world| world.chat.follow(app.clock.clone()));
         let lines = game.chat();
         Self { app, alice, game, server, client, lines, answers: Vec::new(), ours: vec![TEAM[0].0] }

@@ -22,7 +22,7 @@ pub(super) struct IncidentLine {
     incident: String,
     /// Id of the alarm in the ledger.
     alarm: String,
-    /// Of the incident, as far as they are known.
+    /// Paths by which its alarms came, as far as they are known.
     paths: BTreeSet<AlarmPath>,
     received_at: ReceivedAt,
     received: Timestamp,
