@@ -124,6 +124,8 @@ pub struct AlarmDelivery {
     raids: RefCell<Raids>,
     /// Incidents that reached no one yet, with the position from which on the state holds them.
     unheard: RefCell<BTreeMap<String, Option<Position>>>,
+    /// Incidents that became a part of an older one when the ledger had been read, and that one.
+    merged: RefCell<BTreeMap<String, String>>,
     taken_up: RefCell<VecDeque<String>>,
     values: RefCell<AlarmValues>,
     /// The ledger has been read.
@@ -143,6 +145,7 @@ impl AlarmDelivery {
             ledger,
             raids: RefCell::new(Raids::new()),
             unheard: RefCell::default(),
+            merged: RefCell::default(),
             taken_up: RefCell::default(),
             values: RefCell::default(),
             known: Cell::new(false),

@@ -63,6 +63,13 @@ impl IncidentLine {
         self.kept = Some((kept, self.after(Instant::now())));
     }
 
+    /// Its incident is a part of this one by now.
+    pub(super) fn note_merged(&mut self, whole: Option<String>) {
+        if let Some(whole) = whole {
+            self.incident = whole;
+        }
+    }
+
     /// Its message was given to the sockets then.
     pub(super) fn note_sent(&mut self, at: Instant, taken: Arc<DeliveryCount>) {
         self.sent = Some((at, taken));

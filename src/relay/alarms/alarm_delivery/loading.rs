@@ -76,6 +76,7 @@ impl AlarmDelivery {
                 silent.remove(&into);
             }
             restored.extend([id.clone(), into.clone()]);
+            self.merged.borrow_mut().insert(id.clone(), into.clone());
             write.merged.insert(id, into);
         }
         // Perhaps it was announced before: who watches now hears of it once more, and shows what is new there.
@@ -90,6 +91,20 @@ impl AlarmDelivery {
         write.extend(self.facts(write.merged.clone().values()));
         self.ledger.write_later(write);
         changes
+    }
+
+    /// The incident that this one has become a part of.
+    pub(super) fn whole_of(&self, incident: &str) -> Option<String> {
+        let whole = self.merged.borrow().get(incident).cloned()?;
+        self.raids.borrow().get(&whole).is_some().then_some(whole)
+    }
+
+    /// A message of an incident that became a part of another one before it was sent says that the other one goes on.
+    pub(super) fn of_the_whole(&self, change: IncidentChange) -> IncidentChange {
+        let whole = change.message.as_ref().and_then(|_| self.whole_of(&change.incident));
+        let Some(incident) = whole else { return change };
+        let message = self.raids.borrow().get(&incident).map(|known| Raid::new(&incident, known, true));
+        IncidentChange { incident, message }
     }
 
     /// Waits until the ledger has been read, but not for long: then what is known is merged with the alarm afterwards.

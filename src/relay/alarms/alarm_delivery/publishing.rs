@@ -34,6 +34,10 @@ impl AlarmDelivery {
         now: Moment,
     ) -> FollowedNews {
         let IncidentNews { changes, received_at, mut opened, undelivered } = news;
+        let changes: Vec<IncidentChange> = changes.into_iter().map(|change| self.of_the_whole(change)).collect();
+        if let Some(line) = &mut opened {
+            line.note_merged(self.whole_of(line.incident()));
+        }
         let send = |IncidentChange { incident, message }: &IncidentChange| {
             let raid = message.as_ref()?;
             log::debug!(server = self.server.as_str(), incident = incident.as_str(), count = raid.count;

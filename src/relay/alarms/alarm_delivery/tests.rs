@@ -483,6 +483,26 @@ async fn what_rang_before_the_ledger_could_be_read_belongs_to_the_known_incident
 }
 
 #[actix::test]
+async fn an_alarm_that_is_merged_before_it_is_sent_is_sent_as_the_known_incident() {
+    let world = World::new();
+    let before = world.start(1).await;
+    before.link_alarm().await;
+    let known = before.seen()[0].0.clone();
+    before.alarms.ledger.idle().await;
+    drop(before);
+
+    world.later(20);
+    let life = world.start_unread(2);
+    let news = life.alarms.clone().link_alarm(trigger("7")).await;
+    life.load().await;
+    assert!(life.seen().is_empty(), "the known one was heard");
+    life.publish(news).all.await;
+    assert_eq!(life.seen(), [(known.clone(), 2, true)]);
+    assert_eq!(life.raids().as_object().unwrap().keys().collect::<Vec<_>>(), [&known]);
+    assert_eq!(world.ledger(&life).await, [row("delivered", 2, 2)]);
+}
+
+#[actix::test]
 async fn a_burst_in_a_frozen_database_and_a_kill_lose_no_alarm_and_double_none() {
     const ALARMS: usize = 500;
     let world = World::new();

@@ -113,6 +113,21 @@ async fn an_alarm_that_no_one_watches_has_its_line_at_once() {
 }
 
 #[actix::test]
+async fn an_alarm_that_is_merged_before_it_is_sent_has_the_line_of_the_known_incident() {
+    let world = World::new();
+    let before = world.start(1).await;
+    before.link_alarm().await;
+    before.alarms.ledger.idle().await;
+    world.later(20);
+    let life = world.start_unread(1);
+    let news = life.alarms.clone().link_alarm(trigger("7")).await;
+    life.load().await;
+    logged("");
+    life.publish(news).all.await;
+    assert_eq!(values(&raid_alarm(), ["incident", "paths"]), [before.seen()[0].0.as_str(), "link"]);
+}
+
+#[actix::test]
 async fn a_game_connection_that_ends_leaves_the_line_with_what_is_known() {
     let world = World::new();
     let life = world.start(0).await;
