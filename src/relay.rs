@@ -31,7 +31,7 @@
 //!   server_subscription   one paired server on one thread
 //!   watchers              who may watch, and which sockets do
 //!   sockets               those of one thread, by number
-//!   turns                 pure: who is served when
+//!   timer_wheel           pure: which sockets are served when
 //!   socket                the stream
 //!   send_queue            pure: priorities, and a client that is too slow
 //!   frame_budget          pure: the rate limit

@@ -14,8 +14,8 @@ use crate::{
     domain::plan::TierPrices,
 };
 
-/// Turns over which subscriptions are spread, so that most that are changed at the same time have different ones.
-const TURNS: usize = 64;
+/// Locks over which subscriptions are spread, so that most that are changed at the same time have different ones.
+const LOCKS: usize = 64;
 
 /// Built once, shared by all.
 pub struct BillingContext {
@@ -29,7 +29,7 @@ pub struct BillingContext {
     pub webhook_secrets: Vec<SecretString>,
     /// True if the key is for real money; `None` if it does not say so.
     pub livemode: Option<bool>,
-    turns: [Mutex<()>; TURNS],
+    locks: [Mutex<()>; LOCKS],
 }
 
 impl BillingContext {
@@ -51,14 +51,14 @@ impl BillingContext {
             livemode: settings.livemode(),
             client: PaymentsClient::new(http, settings, random.clone()),
             random,
-            turns: [const { Mutex::const_new(()) }; TURNS],
+            locks: [const { Mutex::const_new(()) }; LOCKS],
         }
     }
 
-    /// The turn of a subscription: one change at a time, so that processes need not fetch again for each other's.
-    pub async fn turn(&self, subscription: &str) -> MutexGuard<'_, ()> {
+    /// Locks a subscription: one change at a time, so that processes need not fetch again for each other's.
+    pub async fn lock(&self, subscription: &str) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         subscription.hash(&mut hasher);
-        self.turns[hasher.finish() as usize % TURNS].lock().await
+        self.locks[hasher.finish() as usize % LOCKS].lock().await
     }
 }

@@ -128,7 +128,7 @@ async fn ended_there(
 }
 
 async fn end_unknown(context: &BillingContext, id: &str) -> Result<SubscriptionEnding, DbError> {
-    let _turn = context.turn(id).await;
+    let _lock = context.lock(id).await;
     let id = id.to_owned();
     let end = move |db: &mut Db| {
         let stored = subscriptions::get(db, &id)?.filter(|stored| stored.owned.subscription.status.is_running());

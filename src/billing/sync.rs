@@ -179,7 +179,7 @@ async fn end(
     name: Option<&EventName>,
     ended: ProviderSubscription,
 ) -> Result<EventOutcome, DbError> {
-    let _turn = context.turn(&ended.id).await;
+    let _lock = context.lock(&ended.id).await;
     for _ in 0..ATTEMPTS {
         if let Stored::Outcome(outcome) = store(context, name, None, ended.clone(), None, None).await? {
             return Ok(outcome);
@@ -205,7 +205,7 @@ async fn follow_as(
     name: Option<&EventName>,
     about: SubscriptionRef,
 ) -> Result<EventOutcome, DbError> {
-    let _turn = context.turn(&about.id).await;
+    let _lock = context.lock(&about.id).await;
     for _ in 0..ATTEMPTS {
         let id = about.id.clone();
         let known = context.pool.read(move |db| subscriptions::get(db, &id)).await?;

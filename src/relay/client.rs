@@ -24,5 +24,5 @@ pub mod server_lookup;
 pub mod server_subscription;
 pub mod socket;
 pub mod sockets;
-pub mod turns;
+pub mod timer_wheel;
 pub mod watchers;

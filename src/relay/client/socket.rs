@@ -27,7 +27,7 @@ use crate::{
         client::{
             frame_budget::Millis,
             send_queue::{Next, QueuedFrame, SendQueue},
-            turns::Turns,
+            timer_wheel::TimerWheel,
         },
         wire::{
             close::{self, PING, Reason},
@@ -62,7 +62,7 @@ pub struct SocketThread {
     /// Start of their milliseconds.
     origin: Instant,
     counts: Arc<SendCounts>,
-    turns: RefCell<Turns>,
+    turns: RefCell<TimerWheel>,
     deflate: Deflate,
     /// The first turn is earlier than it was.
     earlier: Notify,
@@ -186,7 +186,7 @@ impl Socket {
     /// Waits for a turn at this time, unless one comes before. Turns that were asked for stay, so that one may come
     /// when nothing is to be done.
     fn wait_until(&self, at: Millis) {
-        let tick = Turns::tick(at);
+        let tick = TimerWheel::tick(at);
         if tick < self.turn.get() {
             self.turn.set(tick);
             if self.thread.turns.borrow_mut().add(tick, self.number) {

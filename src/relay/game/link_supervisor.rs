@@ -45,7 +45,7 @@ use crate::{
             link_end::{LinkEnd, is_dead},
             poll_plan::{Poll, PollPlan, silent_after},
         },
-        shared::{connect_pacer::ConnectTurn, context::RelayContext},
+        shared::{connect_pacer::ConnectPermit, context::RelayContext},
         state::live_state::GameUpdate,
     },
 };
@@ -186,10 +186,10 @@ impl Supervisor {
         // A link begins because its server is paired, or because a user begins to watch.
         let mut is_first = true;
         loop {
-            let turn = if asked_for { ConnectTurn::at_once() } else { Box::pin(self.turn()).await };
+            let permit = if asked_for { ConnectPermit::at_once() } else { Box::pin(self.connect_permit()).await };
             let started = Instant::now();
             let is_asked_for = asked_for || is_first;
-            let held = panics::caught(Part::GameLink, self.server.as_str(), self.hold(turn, is_asked_for)).await;
+            let held = panics::caught(Part::GameLink, self.server.as_str(), self.hold(permit, is_asked_for)).await;
             let Err(end) = held.unwrap_or_else(|| Err(LinkEnd::unreachable(LinkReason::OurFault, "it panicked")))
             else {
                 return;
@@ -215,16 +215,16 @@ impl Supervisor {
     }
 
     /// Many that start, or lose the network, together do not all connect in the same instant.
-    async fn turn(&self) -> ConnectTurn {
+    async fn connect_permit(&self) -> ConnectPermit {
         tokio::select! {
             biased;
-            () = self.wake.asked_for() => ConnectTurn::at_once(),
-            turn = self.context.connect_pacer.next(&self.context.random) => turn,
+            () = self.wake.asked_for() => ConnectPermit::at_once(),
+            permit = self.context.connect_pacer.next(&self.context.random) => permit,
         }
     }
 
     /// One link from beginning to end. Ok when it is no longer needed.
-    async fn hold(&self, turn: ConnectTurn, is_asked_for: bool) -> Result<Unneeded, LinkEnd> {
+    async fn hold(&self, permit: ConnectPermit, is_asked_for: bool) -> Result<Unneeded, LinkEnd> {
         self.silent.set(0);
         self.refused.set(false);
         self.map_wanted.notified().now_or_never();
@@ -244,8 +244,8 @@ impl Supervisor {
             }
             Link::connect(&context.network, &context.decoder, &route, player).await
         };
-        // The pause is a part of the connect: one that is long gives the turn to another link.
-        let (link, broadcasts) = Box::pin(turn.connect(connecting)).await?;
+        // The pause is a part of the connect: one that is long gives the permit to another link.
+        let (link, broadcasts) = Box::pin(permit.connect(connecting)).await?;
         // Asked for while it was made: it is here.
         self.wake.retry.notified().now_or_never();
         let paced_link = PacedLink::new(link, budget, id);

@@ -1,4 +1,4 @@
-//! Turns to connect to game servers, of the whole process. When few links want one they have it at once; when many do,
+//! Permits to connect to game servers, of the whole process. When few links want one they have it at once; when many do,
 //! as after a start or when the network was lost, they go one after another, so that neither we nor our neighbours get
 //! all of them in one instant.
 
@@ -38,9 +38,9 @@ struct Pace {
     bucket: Bucket,
 }
 
-/// The right to connect now.
-pub struct ConnectTurn {
-    /// Given back when dropped; none was taken out of turn.
+/// Permit to connect now.
+pub struct ConnectPermit {
+    /// Given back when dropped; one out of turn has none.
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -52,14 +52,14 @@ impl Default for ConnectPacer {
 }
 
 impl ConnectPacer {
-    /// Waits for a turn.
-    pub async fn next(&self, random: &Random) -> ConnectTurn {
+    /// Waits for a permit.
+    pub async fn next(&self, random: &Random) -> ConnectPermit {
         let mut pace = self.pace.lock().await;
         let permit = self.at_once.clone().acquire_owned().await;
         while let Err(wait) = pace.take() {
             sleep(jittered(wait, random.byte())).await;
         }
-        ConnectTurn { permit: permit.ok() }
+        ConnectPermit { permit: permit.ok() }
     }
 }
 
@@ -70,13 +70,13 @@ impl Pace {
     }
 }
 
-impl ConnectTurn {
-    /// A turn out of turn: for what a user has just asked for. The limits on requests of users bound these.
+impl ConnectPermit {
+    /// A permit out of turn: for what a user has just asked for. The limits on requests of users bound these.
     pub fn at_once() -> Self {
         Self { permit: None }
     }
 
-    /// Connects. The turn ends with it, or earlier if it is slow.
+    /// Connects. The permit ends with it, or earlier if it is slow.
     pub async fn connect<T>(self, connect: impl Future<Output = T>) -> T {
         let mut connect = pin!(connect);
         if let Ok(connected) = timeout(SLOW, &mut connect).await {
@@ -95,10 +95,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn few_connect_at_once_and_many_one_after_another() {
-        let (turns, random) = (ConnectPacer::default(), Random::seeded(1));
+        let (pacer, random) = (ConnectPacer::default(), Random::seeded(1));
         let began = Instant::now();
         let wait = || async {
-            turns.next(&random).await.connect(async {}).await;
+            pacer.next(&random).await.connect(async {}).await;
             began.elapsed()
         };
         assert_eq!(join_all((0..50).map(|_| wait())).await, [Duration::ZERO; 50]);
@@ -111,12 +111,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_that_do_not_answer_hold_up_the_others_for_a_moment_only() {
-        let (turns, random) = (ConnectPacer::default(), Random::seeded(1));
+        let (pacer, random) = (ConnectPacer::default(), Random::seeded(1));
         let dead =
-            join_all((0..2 * AT_ONCE).map(|_| async { turns.next(&random).await.connect(pending::<()>()).await }));
+            join_all((0..2 * AT_ONCE).map(|_| async { pacer.next(&random).await.connect(pending::<()>()).await }));
         let alive = async {
             tokio::task::yield_now().await;
-            turns.next(&random).await.connect(async { Instant::now() }).await
+            pacer.next(&random).await.connect(async { Instant::now() }).await
         };
         let began = Instant::now();
         let alive = tokio::select! {

@@ -1,4 +1,4 @@
-//! Turns of the sockets of one thread: their numbers, by the tick at which they are served. Pure.
+//! Timer wheel of the sockets of one thread: their numbers, by the tick at which they are served. Pure.
 //!
 //! Times are rounded up to a tick, so that many sockets are served together, after one wait.
 
@@ -11,11 +11,11 @@ const TICK: Millis = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct TimerWheel {
     sockets: BTreeMap<Millis, Vec<u32>>,
 }
 
-impl Turns {
+impl TimerWheel {
     /// Tick of a socket that wants to be served at this time.
     pub fn tick(at: Millis) -> Millis {
         at.next_multiple_of(TICK)
@@ -46,15 +46,15 @@ mod tests {
 
     #[test]
     fn sockets_are_served_together_and_never_early() {
-        let mut turns = Turns::default();
-        assert!(turns.add(Turns::tick(1), 1));
-        assert!(!turns.add(Turns::tick(TICK), 2), "it is not earlier");
-        assert!(!turns.add(Turns::tick(TICK + 1), 3));
-        assert_eq!(turns.first(), Some(TICK));
-        assert_eq!(turns.take_due(TICK - 1), None);
-        assert_eq!(turns.take_due(TICK), Some(vec![1, 2]));
-        assert_eq!(turns.take_due(TICK), None);
-        assert_eq!(turns.take_due(Millis::MAX), Some(vec![3]));
-        assert_eq!(turns.first(), None);
+        let mut wheel = TimerWheel::default();
+        assert!(wheel.add(TimerWheel::tick(1), 1));
+        assert!(!wheel.add(TimerWheel::tick(TICK), 2), "it is not earlier");
+        assert!(!wheel.add(TimerWheel::tick(TICK + 1), 3));
+        assert_eq!(wheel.first(), Some(TICK));
+        assert_eq!(wheel.take_due(TICK - 1), None);
+        assert_eq!(wheel.take_due(TICK), Some(vec![1, 2]));
+        assert_eq!(wheel.take_due(TICK), None);
+        assert_eq!(wheel.take_due(Millis::MAX), Some(vec![3]));
+        assert_eq!(wheel.first(), None);
     }
 }
