@@ -182,7 +182,7 @@ pub struct Hub {
     recent: RecentChanges,
     presence: Presence,
     /// Servers of which the database is asked who may watch; true: it must be asked once more, because that has changed meanwhile.
-    access_looks: HashMap<ServerId, bool>,
+    access_refreshes: HashMap<ServerId, bool>,
     /// Sessions that are asked for as soon as the database has answered for others.
     pending_checks: Vec<PendingSessionCheck>,
     check_in_flight: bool,
@@ -228,7 +228,7 @@ impl Hub {
             failed: HashMap::new(),
             recent: RecentChanges::default(),
             presence: Presence::default(),
-            access_looks: HashMap::new(),
+            access_refreshes: HashMap::new(),
             pending_checks: Vec::new(),
             check_in_flight: false,
             unchecked: HashMap::new(),

@@ -116,7 +116,7 @@ impl From<NoPicture> for CameraError {
 /// The answer to a pull.
 pub type CameraLook = Result<Arc<CameraShot>, CameraError>;
 /// A look that everybody who pulls waits for.
-pub type SharedLook = Shared<LocalBoxFuture<'static, CameraLook>>;
+pub type SharedCapture = Shared<LocalBoxFuture<'static, CameraLook>>;
 
 /// See the module. One of each game connection.
 pub struct CameraCapture {
@@ -147,7 +147,7 @@ impl CameraCapture {
     }
 
     /// A shot of this camera: one of the last moments, that of a look that is under way, or that of a new one.
-    pub fn look(self: &Rc<Self>, camera: String, link: Option<PacedLink>) -> SharedLook {
+    pub fn look(self: &Rc<Self>, camera: String, link: Option<PacedLink>) -> SharedCapture {
         let now = Instant::now();
         self.shots.borrow_mut().retain(|_, (taken, _)| now - *taken < SHOT_LIFE);
         if let Some((_, shot)) = self.shots.borrow().get(&camera) {

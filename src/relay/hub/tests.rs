@@ -395,7 +395,7 @@ fn a_thousand_changes_of_access_are_two_looks_and_the_last_one_counts() {
 }
 
 #[test]
-fn a_look_at_access_that_fails_ends_no_watch_of_the_owner_and_is_repeated() {
+fn a_refresh_of_access_that_fails_ends_no_watch_of_the_owner_and_is_repeated() {
     simulated(async {
         let relay = Relay::start(GameLinkPolicy::Subscribed, &["one"]);
         crate::db::testing::guest(&relay.context.pool, "guest", "one", "bob");

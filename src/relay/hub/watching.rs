@@ -1,4 +1,4 @@
-//! Changes of who may watch: one look at the database at a time for each server, however many changes come.
+//! Changes of who may watch: one refresh from the database at a time for each server, however many changes come.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ use crate::{
     },
 };
 
-/// Pause before a look that the database did not answer is repeated.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Pause before a refresh that the database did not answer is repeated.
+const REFRESH_AGAIN: Duration = Duration::from_secs(5);
 
 impl Hub {
     /// Reads who may watch, and passes it on to the sockets and the game connection.
-    fn look_at_access(&mut self, server: ServerId, ctx: &mut Context<Self>) {
+    fn refresh_access(&mut self, server: ServerId, ctx: &mut Context<Self>) {
         let allowed = self.allowed_users(server.clone());
         let version = self.access_version;
         ctx.spawn(allowed.into_actor(self).map(move |allowed, hub, ctx| {
@@ -44,14 +44,14 @@ impl Hub {
             }
             hub.recent.set_watchers(server.clone(), allowed, hub.context.clock.moment());
             if is_partial {
-                // The next look has all changes until then.
-                ctx.run_later(LOOK_AGAIN, |hub, ctx| hub.look_at_access(server, ctx));
+                // The next refresh has all changes until then.
+                ctx.run_later(REFRESH_AGAIN, |hub, ctx| hub.refresh_access(server, ctx));
                 return;
             }
-            // A change since this look began is in no look yet.
-            if hub.access_looks.remove(&server) == Some(true) {
-                hub.access_looks.insert(server.clone(), false);
-                hub.look_at_access(server, ctx);
+            // A change since this refresh began is in none yet.
+            if hub.access_refreshes.remove(&server) == Some(true) {
+                hub.access_refreshes.insert(server.clone(), false);
+                hub.refresh_access(server, ctx);
             }
         }));
     }
@@ -68,11 +68,11 @@ impl Handler<AccessChanged> for Hub {
     type Result = ();
 
     fn handle(&mut self, AccessChanged { server }: AccessChanged, ctx: &mut Self::Context) {
-        match self.access_looks.get_mut(&server) {
+        match self.access_refreshes.get_mut(&server) {
             Some(again) => *again = true,
             None => {
-                self.access_looks.insert(server.clone(), false);
-                self.look_at_access(server, ctx);
+                self.access_refreshes.insert(server.clone(), false);
+                self.refresh_access(server, ctx);
             }
         }
     }

@@ -38,7 +38,7 @@ pub enum Lane {
 pub struct AllowedUsers {
     pub version: u64,
     pub users: Arc<HashSet<UserId>>,
-    /// The one of them who paired it.
+    /// The owner, who is also in `users`.
     pub owner: Option<UserId>,
     /// Its guests are not known.
     pub is_partial: bool,

@@ -114,7 +114,7 @@ impl Publisher {
     }
 
     /// Sends a subscriber the snapshot of now; `state` is encoded at most once for a position. Resolves to the
-    /// position, once a socket has it; none if it will have none.
+    /// position once a socket has taken the snapshot, to `None` if none will.
     pub fn send_snapshot(
         &mut self,
         subscriber: &Recipient<Publication>,

@@ -8,7 +8,7 @@ use crate::{
     clock::Clock,
     game::paced_link::PacedLink,
     relay::{
-        game::camera_capture::{CameraCapture, SharedLook},
+        game::camera_capture::{CameraCapture, SharedCapture},
         state::live_state::GameUpdate,
     },
 };
@@ -41,7 +41,7 @@ impl CameraWatch {
     }
 
     /// A shot of this camera, as [`CameraCapture::look`] takes it.
-    pub fn look(&mut self, clock: &Clock, camera: String, link: Option<PacedLink>) -> SharedLook {
+    pub fn look(&mut self, clock: &Clock, camera: String, link: Option<PacedLink>) -> SharedCapture {
         self.capture.get_or_insert_with(|| CameraCapture::new(clock.clone())).look(camera, link)
     }
 }
