@@ -9,6 +9,7 @@ pub mod error;
 pub mod file_size;
 pub mod job_queue;
 pub mod lock_holder;
+mod passing_failures;
 pub mod pool;
 #[cfg(all(test, feature = "postgres-tls"))]
 mod postgres_tls;
@@ -28,6 +29,7 @@ use diesel::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
+use self::passing_failures::{NO_CONNECTION_LEFT, passes_for_connections};
 use crate::{config, db::engine::error::DbError};
 
 /// Time for which a connection to SQLite waits for another one, milliseconds.
@@ -106,31 +108,8 @@ pub fn open_postgres(url: &SecretString) -> Result<PgConnection, EngineError> {
 /// True if a start that failed with this is worth another attempt: the database is down, hangs or is locked. Any
 /// other error, such as a refusal, is permanent.
 pub fn is_retryable_at_start(error: &DbError) -> bool {
-    // Texts of libpq and of SQLite: there is no other sign.
-    const DOWN: [&str; 10] = [
-        "Connection refused",
-        "Connection reset",
-        "No route to host",
-        "Network is unreachable",
-        "Is the server running",
-        "could not translate host name",
-        "timeout expired",
-        "timed out",
-        "server closed the connection",
-        "database is locked",
-    ];
-    const COMING: [&str; 3] =
-        ["the database system is", "terminating connection", "is not currently accepting connections"];
-    let DbError::Unavailable(message) = error else { return false };
-    let any = |words: &[&str], text: &str| words.iter().any(|word| text.contains(word));
-    // One of several addresses may have been down, while another has refused us.
-    let mut refusals = message.lines().filter(|line| line.contains("FATAL:"));
-    let comes = |text: &str| any(&COMING, text) || any(&NO_CONNECTION_LEFT, text);
-    refusals.all(comes) && (any(&DOWN, message) || comes(message))
+    matches!(error, DbError::Unavailable(message) if passes_for_connections(message))
 }
-
-/// Words of PostgreSQL when it takes no more connections: in all, but for its own, or of one role or database.
-const NO_CONNECTION_LEFT: [&str; 3] = ["too many clients", "remaining connection slots", "too many connections for"];
 
 /// The text of an error, with what an operator can do about it where that is not obvious.
 pub fn with_advice(error: &impl fmt::Display) -> String {

@@ -3,6 +3,8 @@
 use diesel::result::{DatabaseErrorKind, DeserializeFieldError, Error};
 use tokio::sync::Notify;
 
+use crate::db::engine::passing_failures::passes_for_queries;
+
 /// A query met a row or a page that cannot be read: time to look which.
 pub static MET_UNREADABLE: Notify = Notify::const_new();
 
@@ -68,7 +70,7 @@ impl From<Error> for DbError {
                     Kind::SerializationFailure | Kind::UnableToSendCommand | Kind::ClosedConnection => {
                         DbError::Unavailable(message.to_owned())
                     }
-                    _ if is_transient(message) => DbError::Unavailable(message.to_owned()),
+                    _ if passes_for_queries(message) => DbError::Unavailable(message.to_owned()),
                     _ if is_damage(message) => {
                         MET_UNREADABLE.notify_one();
                         DbError::Damaged(message.to_owned())
@@ -88,36 +90,6 @@ impl From<Error> for DbError {
             other => DbError::Query(other.to_string()),
         }
     }
-}
-
-/// Failures that diesel does not distinguish: busy states, timeouts and deadlocks, a server that goes or comes, and a
-/// machine without disk or memory. No query is at fault in any of them.
-fn is_transient(message: &str) -> bool {
-    const PASSING: [&str; 19] = [
-        // SQLite
-        "database is locked",
-        "database table is locked",
-        "database or disk is full",
-        "disk I/O error",
-        "unable to open database file",
-        // PostgreSQL, and libpq
-        "canceling statement due to",
-        "deadlock detected",
-        "terminating connection due to",
-        "the database system is",
-        "read-only transaction",
-        "could not extend file",
-        "No space left on device",
-        "Read-only file system",
-        "server closed the connection",
-        "no connection to the server",
-        "could not receive data",
-        "could not send data",
-        // Both
-        "out of memory",
-        "out of shared memory",
-    ];
-    PASSING.iter().any(|passing| message.contains(passing))
 }
 
 /// Damage to the stored bytes, which diesel does not distinguish: SQLITE_CORRUPT and SQLITE_NOTADB, and XX001 and XX002 of
@@ -159,6 +131,7 @@ mod tests {
             "database or disk is full",
             "cannot execute INSERT in a read-only transaction",
             "could not open file \"base/16385/1259\": Read-only file system",
+            "terminating connection because of crash of another server process",
         ] {
             assert!(matches!(told(trouble), DbError::Unavailable(_)), "{trouble}");
         }
