@@ -125,6 +125,30 @@ test("without a channel there are no rules to choose", async () => {
   await close();
 });
 
+test("a channel by which nothing is sent is named at once, and a step of the set-up is left until one works", async () => {
+  const lost = { id: "c1", kind: "ntfy", name: "Old phone", proof: "disabled", acceptedAt: null, inRules: true };
+  let channels = [{ ...lost, advice: "Nothing got through for a day. Test it to use it again." }];
+  const prepare = (page) =>
+    page.route("**/readiness", async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, json: { ...(await answer.json()), channels } });
+    });
+  const { page, faults, close } = await openPage(browser, demo, { prepare });
+  const notice = page.getByRole("status").filter({ hasText: "Old phone: no alarm is sent by it." });
+  await notice.waitFor();
+  await page.getByRole("button", { name: /^Set-up: \d+ left$/ }).waitFor();
+  await notice.getByRole("button", { name: "See what wakes you" }).click();
+  const step = page.getByRole("listitem").filter({ hasText: "A second way besides this page" });
+  await step.getByText("Test it to use it again.").waitFor();
+
+  channels = [];
+  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  await notice.waitFor({ state: "detached" });
+  await step.getByText("Add your phone or this browser").waitFor();
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("the owner chooses announcements, commands and audiences of the team chat", async () => {
   const path = `/paired-servers/${demo.serverId}/chat-settings`;
   const before = await demo.call("GET", path);

@@ -7,7 +7,7 @@ import { HitGrid } from "../../src/web/files/map/hit.js";
 import { Motion } from "../../src/web/files/map/motion.js";
 import { View } from "../../src/web/files/map/view.js";
 import * as alarmSteps from "../../src/web/files/more/alarm-steps.js";
-import { credentialNote, stepsOf } from "../../src/web/files/more/steps.js";
+import { credentialNote, lostChannels, stepsOf } from "../../src/web/files/more/steps.js";
 import { addressOf, readOptions, sectionsOf } from "../../src/web/files/overlay/options.js";
 import { sentence, shown, toRaise } from "../../src/web/files/raid.js";
 import { found, offersOf, pointsOf } from "../../src/web/files/shops/offers.js";
@@ -180,6 +180,7 @@ test("the set-up ends when a raid would wake the player", () => {
         { path: "link", up: true },
         { path: "push", up: true },
       ],
+      channels: [{ id: "c", proof: "accepted", inRules: true, advice: null }],
     },
     soundState: "armed",
     notifications: "granted",
@@ -197,12 +198,33 @@ test("the set-up ends when a raid would wake the player", () => {
     "alarm",
     "link",
     "push",
+    "channel",
     "drill",
   ]);
   const unreadable = { state: "proven", session: { state: "unreadable", lastError: "unknown_key" } };
   assert.deepEqual(left({ credential: unreadable }), ["credential"], "it is said that the operator repairs it");
   assert.deepEqual(left({ soundState: "blocked", notifications: "default" }), ["sound", "notifications"]);
-  assert.deepEqual(left({ isGuest: true, credential: { state: "missing" }, readiness: null }), []);
+  assert.deepEqual(left({ isGuest: true, credential: { state: "missing" } }), []);
+  assert.deepEqual(left({ isGuest: true, readiness: null }), ["channel"], "a guest sleeps, too");
+});
+
+test("no one is woken without a channel that took a message and is in the rules", () => {
+  const facts = { devices: [], credential: null, server: null, soundState: "armed", notifications: "granted" };
+  const step = (channels) => {
+    const all = stepsOf({ ...facts, readiness: { paths: [], channels }, isGuest: true });
+    const { isDone, state } = all.find(({ name }) => name === "channel") ?? {};
+    return [isDone, state];
+  };
+  const off = { id: "off", proof: "disabled", inRules: true, advice: "Test it to use it again." };
+  const gone = { id: "gone", proof: "gone", inRules: true, advice: "Add it again." };
+  const unused = { id: "unused", proof: "accepted", inRules: false, advice: "Your rules send no alarm by it." };
+  const good = { id: "good", proof: "accepted", inRules: true, advice: null };
+  assert.deepEqual(step([]), [false, ""]);
+  assert.deepEqual(step([unused]), [false, unused.advice]);
+  assert.deepEqual(step([unused, off, gone]), [false, off.advice], "what the rules use comes first");
+  assert.equal(step([off, good])[0], true);
+  assert.deepEqual(lostChannels({ channels: [unused, off, gone, good] }), [off, gone]);
+  assert.deepEqual(lostChannels(null), []);
 });
 
 test("the address of an overlay is read as it was made, and nonsense is the default", () => {

@@ -2,9 +2,11 @@
 // the payment provider.
 
 import { get, post } from "../api.js";
+import { lostChannels } from "../more/steps.js";
 import { bdi, button, fill, h } from "../ui/dom.js";
 import { ARRIVALS } from "../words/arrivals.js";
-import { emit, live, loadServers, show } from "./live.js";
+import { emit, live, loadServers, on, show } from "./live.js";
+import { setUpFacts } from "./readiness.js";
 
 const KEY = "invitation";
 
@@ -55,6 +57,30 @@ export async function checkPushes(notices) {
       button(ARRIVALS.channels, () => emit("openTab", "more")),
     ),
   );
+}
+
+/** Says which channels no alarm is sent by, until it is again. @param {HTMLElement} notices */
+export function followChannels(notices) {
+  /** @type {Map<string, HTMLElement>} by channel */
+  const shown = new Map();
+  on("readiness", () => {
+    const lost = new Map(lostChannels(setUpFacts.readiness).map((channel) => [channel.id, channel]));
+    for (const [id, element] of shown) {
+      if (lost.has(id)) continue;
+      element.remove();
+      shown.delete(id);
+    }
+    for (const [id, { name, advice }] of lost) {
+      if (shown.has(id)) continue;
+      const words = h("span", {}, bdi(name), ARRIVALS.lostChannel(advice));
+      const element = notice(
+        words,
+        button(ARRIVALS.channels, () => emit("openTab", "more")),
+      );
+      shown.set(id, element);
+      notices.append(element);
+    }
+  });
 }
 
 /** Shows what there is to say to someone who has just arrived. @param {HTMLElement} notices */

@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { button, fill, h } from "../ui/dom.js";
 import { ARRIVALS } from "../words/arrivals.js";
 import { SHELL } from "../words/shell.js";
-import { checkPushes, followAlarms, greet, isInvited, keepInvitation } from "./arrivals.js";
+import { checkPushes, followAlarms, followChannels, greet, isInvited, keepInvitation } from "./arrivals.js";
 import { connect, live } from "./live.js";
 import { keepReadiness } from "./readiness.js";
 import { drawShell, signInUrl } from "./shell.js";
@@ -49,6 +49,7 @@ async function start() {
   }
   const parts = drawShell(root);
   await connect(answers?.servers);
+  followChannels(parts.notices);
   keepReadiness();
   greet(parts.notices);
   followAlarms();

@@ -18,11 +18,10 @@ export const setUpFacts = {
 /** Loads them, and calls the listeners of `readiness`. */
 export async function loadReadiness() {
   const server = live.current;
-  const isOwner = server?.info.role === "owner";
   const [devices, credential, readiness] = await Promise.all([
     get("/pairing/device?limit=100"),
     get("/credentials/push"),
-    isOwner ? get(`/paired-servers/${server.id}/readiness`) : null,
+    server ? get(`/paired-servers/${server.id}/readiness`) : null,
   ]);
   const helpers = devices.devices.filter(({ scope }) => scope === "helper");
   Object.assign(setUpFacts, { devices: helpers, requests: devices.requests, credential, readiness, isKnown: true });
@@ -43,4 +42,5 @@ export function keepReadiness() {
   setInterval(load, EVERY);
   on("current message", load);
   document.addEventListener("visibilitychange", load);
+  load();
 }

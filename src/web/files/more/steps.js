@@ -9,6 +9,11 @@ export function credentialNote(credential) {
   return refusal?.advice ?? CREDENTIAL.warnings[warning] ?? "";
 }
 
+/** Channels by which no alarm is sent until the user does something. @param {any} readiness of the API */
+export function lostChannels(readiness) {
+  return (readiness?.channels ?? []).filter(({ proof }) => proof === "disabled" || proof === "gone");
+}
+
 /**
  * @param {{ devices: any[], credential: any, server: any, readiness: any, soundState: string, notifications: string,
  *   isGuest: boolean }} facts
@@ -18,6 +23,8 @@ export function stepsOf({ devices, credential, server, readiness, soundState, no
   const path = (name) => readiness?.paths?.find(({ path }) => path === name);
   const isAccepted = credential?.state === "proven" || credential?.state === "unproven";
   const note = credentialNote(credential);
+  const channels = readiness?.channels ?? [];
+  const advised = channels.find(({ inRules, advice }) => inRules && advice) ?? channels.find(({ advice }) => advice);
   const alarms = Object.values(server?.state?.devices ?? {}).filter(({ kind }) => kind === "alarm");
   const raids = Object.values(server?.state?.raids ?? {});
   const own = [
@@ -34,6 +41,11 @@ export function stepsOf({ devices, credential, server, readiness, soundState, no
     ...(isGuest ? [] : own),
     { name: "sound", isDone: soundState === "armed" },
     { name: "notifications", isDone: notifications === "granted", state: notifications },
+    {
+      name: "channel",
+      isDone: channels.some(({ inRules, proof }) => inRules && proof === "accepted"),
+      state: advised?.advice ?? "",
+    },
     {
       name: "drill",
       isDone:

@@ -8,6 +8,7 @@ export const ARRIVALS = {
   },
   plan: "See your plan",
   channels: "See what wakes you",
+  lostChannel: (advice) => `: no alarm is sent by it. ${advice ?? ""}`.trimEnd(),
   invites: "invites you to watch",
   accept: "Accept",
   close: "Close",

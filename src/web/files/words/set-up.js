@@ -21,6 +21,10 @@ export const SET_UP = {
       "This browser shows notifications",
       "They show a raid while this page is hidden. Also while it is closed: Alarms on your phone, under More.",
     ],
+    channel: [
+      "A second way besides this page wakes you",
+      "This page can be closed. Add your phone or this browser under More, Alarms on your phone, and press Test.",
+    ],
     drill: ["A drill was heard", "It rings like a raid, and nothing happens in the game."],
   },
   game: "Sign in with the game",
