@@ -48,6 +48,32 @@ test("two players of one name keep their own pictures in the chat", async () => 
   await close();
 });
 
+test("a device that is paired is named, with its network and the way to what has access", async () => {
+  const device = { id: "d1", label: "Laptop", serverId: null, network: "203.0.113.7" };
+  let isSent = false;
+  const prepare = (page) =>
+    page.routeWebSocket(/\/v1$/, (socket) => {
+      const relay = socket.connectToServer();
+      relay.onMessage((data) => {
+        socket.send(data);
+        if (isSent || JSON.parse(String(data)).type !== "snapshot") return;
+        isSent = true;
+        socket.send(JSON.stringify({ type: "devicePaired", device }));
+        socket.send(JSON.stringify({ type: "devicePaired", device: { ...device, id: "d2", label: null } }));
+      });
+    });
+  const { page, faults, close } = await openPage(browser, demo, { prepare });
+  const notice = page.getByRole("status").filter({ hasText: "Laptop was paired with your account" });
+  await notice.getByText("in the network 203.0.113.7").waitFor();
+  await page.getByRole("status").filter({ hasText: "A helper program was paired" }).waitFor();
+  await notice.getByRole("button", { name: "See what has access" }).click();
+  await page.locator("summary", { hasText: "Helper programs" }).waitFor();
+  await notice.getByRole("button", { name: "Close" }).click();
+  assert.equal(await notice.count(), 0);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("a switch that turns back says when, and is left as it is by a press", async () => {
   const devices = `/paired-servers/${demo.serverId}/devices`;
   const gate = (await demo.call("GET", devices)).devices.find(({ name }) => name === "Gate");

@@ -83,6 +83,20 @@ export function followChannels(notices) {
   });
 }
 
+/** Names each device that is paired, which may be one that the user knows nothing of. @param {HTMLElement} notices */
+export function followPairings(notices) {
+  on("message", ({ type, device }) => {
+    if (type !== "devicePaired") return;
+    const name = device.label || (device.serverId ? ARRIVALS.overlay : ARRIVALS.helper);
+    notices.append(
+      notice(
+        h("span", {}, bdi(name), ARRIVALS.paired(device.network)),
+        button(ARRIVALS.access, () => emit("openTab", "more")),
+      ),
+    );
+  });
+}
+
 /** Shows what there is to say to someone who has just arrived. @param {HTMLElement} notices */
 export async function greet(notices) {
   const billing = new URLSearchParams(location.search).get("billing");

@@ -4,7 +4,15 @@ import { get } from "../api.js";
 import { button, fill, h } from "../ui/dom.js";
 import { ARRIVALS } from "../words/arrivals.js";
 import { SHELL } from "../words/shell.js";
-import { checkPushes, followAlarms, followChannels, greet, isInvited, keepInvitation } from "./arrivals.js";
+import {
+  checkPushes,
+  followAlarms,
+  followChannels,
+  followPairings,
+  greet,
+  isInvited,
+  keepInvitation,
+} from "./arrivals.js";
 import { connect, live } from "./live.js";
 import { keepReadiness } from "./readiness.js";
 import { drawShell, signInUrl } from "./shell.js";
@@ -48,8 +56,9 @@ async function start() {
     clearTimeout(patience);
   }
   const parts = drawShell(root);
-  await connect(answers?.servers);
   followChannels(parts.notices);
+  followPairings(parts.notices);
+  await connect(answers?.servers);
   keepReadiness();
   greet(parts.notices);
   followAlarms();
