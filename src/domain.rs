@@ -12,6 +12,7 @@ pub mod camera;
 pub mod change;
 pub mod channel;
 pub mod channel_lane;
+pub mod channel_template;
 pub mod channel_url;
 pub mod chat;
 pub mod chat_answers;

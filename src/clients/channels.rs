@@ -143,7 +143,7 @@ impl ChannelClient {
                 return outcome(target.kind(), receiver(request).await.ok_or(ChannelFault::Unavailable)?);
             }
         };
-        let http = request.headers.into_iter().fold(http, |http, (name, value)| http.header(name, value));
+        let http = request.headers.into_iter().fold(http, |http, (name, value)| http.header(&*name, value));
         let answer = http::send_outside(Neighbour::Channels, http.body(request.body)).await.map_err(|error| {
             log::debug!(kind = target.kind().word(), delivery = id; "a channel does not answer: {}", http::reason(&error));
             ChannelFault::Unavailable

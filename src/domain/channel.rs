@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::domain::{time::Timestamp, words::words};
+use crate::domain::{channel_template::WebhookTemplate, time::Timestamp, words::words};
 
 words! {
     /// A kind of channel.
@@ -155,6 +155,9 @@ pub enum ChannelTarget {
         url: String,
         /// `whsec_…`; the one before as well, while it is being replaced.
         secrets: Vec<String>,
+        /// The form of its messages; `None`: JSON of our own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        template: Option<WebhookTemplate>,
     },
     Discord {
         url: String,
@@ -222,6 +225,8 @@ impl ChannelTarget {
         let kind = self.kind().word();
         match self {
             Self::WebPush { endpoint, p256dh, auth } => format!("{kind} {endpoint} {p256dh} {auth}"),
+            // A gateway has one URL for all: its body names the receiver.
+            Self::Webhook { url, template: Some(WebhookTemplate { body, .. }), .. } => format!("{kind} {url} {body}"),
             Self::Webhook { .. } | Self::Discord { .. } => format!("{kind} {}", self.url()),
             Self::Ntfy { url, topic, .. } => format!("{kind} {url} {topic}"),
             Self::Pushover { url, token, user } => format!("{kind} {url} {token} {user}"),
@@ -333,6 +338,28 @@ mod tests {
         };
         assert_eq!(browser("auth"), browser("auth"));
         assert_ne!(browser("auth"), browser("another"));
+    }
+
+    #[test]
+    fn a_webhook_with_a_template_is_known_by_its_body_too_and_one_without_is_read_as_before() {
+        use crate::domain::channel_template::TemplateForm;
+
+        let webhook = |body: Option<&str>| {
+            let of_body = |body: &str| WebhookTemplate {
+                content_type: TemplateForm::Text,
+                headers: Vec::new(),
+                body: body.to_owned(),
+            };
+            let url = "https://hook.example/1".to_owned();
+            ChannelTarget::Webhook { url, secrets: vec!["whsec_a".to_owned()], template: body.map(of_body) }
+        };
+        let stored = r#"{"kind":"webhook","url":"https://hook.example/1","secrets":["whsec_a"]}"#;
+        assert_eq!(serde_json::to_string(&webhook(None)).unwrap(), stored);
+        assert_eq!(serde_json::from_str::<ChannelTarget>(stored).unwrap(), webhook(None));
+        assert_eq!(webhook(None).identity(), "webhook https://hook.example/1");
+        assert_ne!(webhook(Some("to 1")).identity(), webhook(Some("to 2")).identity());
+        let stored = serde_json::to_string(&webhook(Some("to 1"))).unwrap();
+        assert_eq!(serde_json::from_str::<ChannelTarget>(&stored).unwrap(), webhook(Some("to 1")));
     }
 
     #[test]

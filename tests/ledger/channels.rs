@@ -110,7 +110,7 @@ impl Receiver {
             .into_iter()
             .map(|path| {
                 let secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()];
-                let target = ChannelTarget::Webhook { url: format!("{}{path}", self.base), secrets };
+                let target = ChannelTarget::Webhook { url: format!("{}{path}", self.base), secrets, template: None };
                 context.services.channels.new_channel(user, path.to_owned(), &target)
             })
             .collect();

@@ -181,7 +181,7 @@ impl Service {
         let sender = self.channels(world);
         for (user, name) in CHANNELS {
             let (url, secrets) = (format!("https://channels.example.com/{name}"), vec!["whsec_c2VjcmV0".to_owned()]);
-            let target = ChannelTarget::Webhook { url, secrets };
+            let target = ChannelTarget::Webhook { url, secrets, template: None };
             let channel = sender.new_channel(&USERS[user].into(), name.to_owned(), &target);
             if user == 0 {
                 let after_seconds = SECOND_AFTER * steps.len() as u32;

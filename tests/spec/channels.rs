@@ -341,6 +341,47 @@ async fn a_channel_is_tested_renamed_and_deleted() {
 }
 
 #[actix_web::test]
+async fn a_webhook_speaks_the_form_of_a_telephone_gateway() {
+    let mut base = base().await;
+    let template = json!({
+        "contentType": "application/json",
+        "headers": [{ "name": "X-Api-Key", "value": "of the user" }],
+        "body": r#"{"to":"+49123","text":"{title} at {server}"}"#,
+    });
+    let gateway =
+        json!({ "kind": "webhook", "name": "Telephone", "url": base.receiver.url("/call"), "template": template });
+    let made = add(&mut base.alice, &gateway).await;
+    let path = format!("/channels/{}", made["id"].as_str().unwrap());
+    assert_eq!(base.alice.post(&format!("{path}/rotate-secret"), None).await.status, 200);
+    drop(base.raid().await);
+    let call = base.receiver.next().await;
+    let said = call.json();
+    assert_eq!((&*call.path, call.header("content-type")), ("/call", "application/json"));
+    assert_eq!((call.header("x-api-key"), &said["to"]), ("of the user", &json!("+49123")));
+    let text = said["text"].as_str().unwrap();
+    assert!(text.starts_with(&format!("RAID {BASE_ALARM}")) && text.contains(" at "), "{text}");
+    assert_eq!(call.header("webhook-signature").split(' ').count(), 2, "signed all the same");
+
+    let listed = base.alice.get("/channels").await.text();
+    assert!(!listed.contains("of the user") && !made.to_string().contains("of the user"), "{listed}");
+    base.alice.post("/channels", Some(&gateway)).await.expect_problem(409, "conflict");
+    let mut another = gateway.clone();
+    another["template"]["body"] = json!(r#"{"to":"+49124","text":"{title}"}"#);
+    add(&mut base.alice, &another).await;
+    for (field, value, path) in [
+        ("body", json!(r#"{"text":{title}}"#), "template.body"),
+        ("body", json!(r#"{"text":"{titel}"}"#), "template.body"),
+        ("headers", json!([{ "name": "Host", "value": "internal" }]), "template.headers"),
+        ("headers", json!([{ "name": "x", "value": "a\r\nb: c" }]), "template.headers"),
+    ] {
+        let mut wrong = gateway.clone();
+        wrong["template"][field] = value;
+        let problem = base.alice.post("/channels", Some(&wrong)).await.expect_problem(400, "invalid_request");
+        assert_eq!(problem["errors"][0]["path"], path, "{wrong}");
+    }
+}
+
+#[actix_web::test]
 async fn a_target_is_checked_before_it_is_taken() {
     let app = TestApp::start().await;
     let mut alice = app.signed_in(ALICE).await;

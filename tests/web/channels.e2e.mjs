@@ -125,6 +125,35 @@ test("without a channel there are no rules to choose", async () => {
   await close();
 });
 
+test("a webhook in the form of another service says what is wrong with it, and is added", async () => {
+  const { page, faults, close } = await opened();
+  const section = page.locator("details", { hasText: "Alarms on your phone" });
+  await section.getByLabel(/^Service/).selectOption("webhook");
+  await section.getByLabel(/^Name/).fill("Gateway");
+  await section.getByLabel(/^URL/).fill("https://gateway.example/call");
+  assert.equal(await section.getByLabel(/^Body/).isVisible(), false);
+  await section.getByLabel("Form of its messages").selectOption("application/json");
+  await section.getByLabel(/^Headers/).fill("X-Api-Key: secret");
+  await section.getByLabel(/^Body/).fill('{"to":"+49123","text":{title}}');
+  await section.getByRole("button", { name: "Add", exact: true }).click();
+  await section.getByText("is no JSON once it is filled").waitFor();
+  await section.getByLabel(/^Body/).fill('{"to":"+49123","text":"{title}"}');
+  await section.getByRole("button", { name: "Add", exact: true }).click();
+  await section.getByText("Copy it now").waitFor();
+  await section.getByRole("button", { name: "Done" }).click();
+  const row = section.getByRole("listitem").filter({ hasText: "Gateway" }).first();
+  await row.getByText("Webhook").waitFor();
+  const { channels } = await demo.call("GET", "/channels");
+  const gateway = channels.find(({ name }) => name === "Gateway");
+  assert.equal(JSON.stringify(channels).includes("secret"), false, "what is typed is not shown again");
+  await demo.call("DELETE", `/channels/${gateway.id}`);
+  assert.deepEqual(
+    faults.filter((fault) => !fault.includes("400")),
+    [],
+  );
+  await close();
+});
+
 test("a channel by which nothing is sent is named at once, and a step of the set-up is left until one works", async () => {
   const lost = { id: "c1", kind: "ntfy", name: "Old phone", proof: "disabled", acceptedAt: null, inRules: true };
   let channels = [{ ...lost, advice: "Nothing got through for a day. Test it to use it again." }];

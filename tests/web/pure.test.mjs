@@ -8,6 +8,7 @@ import { Motion } from "../../src/web/files/map/motion.js";
 import { View } from "../../src/web/files/map/view.js";
 import * as alarmSteps from "../../src/web/files/more/alarm-steps.js";
 import { credentialNote, lostChannels, stepsOf } from "../../src/web/files/more/steps.js";
+import { headersOf } from "../../src/web/files/more/template-headers.js";
 import { addressOf, readOptions, sectionsOf } from "../../src/web/files/overlay/options.js";
 import { sentence, shown, toRaise } from "../../src/web/files/raid.js";
 import { found, offersOf, pointsOf } from "../../src/web/files/shops/offers.js";
@@ -278,4 +279,13 @@ test("channels of the same time are one step, and without times they have those 
     { afterSeconds: 120, channels: ["2", "0"] },
   ]);
   assert.deepEqual(Object.fromEntries(alarmSteps.planOf({ steps }, channels)), { 0: 120, 1: 0, 2: 120 });
+});
+
+test("headers are lines, and a value may have colons", () => {
+  assert.deepEqual(headersOf("X-Api-Key:  a:b \n\n Authorization: Basic abc=\r\nnonsense"), [
+    { name: "X-Api-Key", value: "a:b" },
+    { name: "Authorization", value: "Basic abc=" },
+    { name: "nonsense", value: "" },
+  ]);
+  assert.deepEqual(headersOf(" \n"), []);
 });

@@ -30,6 +30,7 @@ use crate::{
     domain::{
         channel::{ChannelFault, ChannelKind, ChannelProof, ChannelState, ChannelTarget},
         channel_lane::ChannelLane,
+        channel_template::WebhookTemplate,
         channel_url,
         ids::{ChannelId, UserId},
         limits::CHANNELS_PER_USER,
@@ -76,6 +77,10 @@ pub struct CreateChannel {
     /// `webPush`: the browser's subscription, made with the key of `GET /channels/web-push/key`.
     #[garde(dive)]
     subscription: Option<BrowserSubscription>,
+    /// `webhook`: the form of another service, as of a telephone gateway. It is a secret, and not shown again. Absent: the
+    /// signed JSON of this service.
+    #[garde(skip)]
+    template: Option<WebhookTemplate>,
 }
 
 /// A subscription, as `PushSubscription.toJSON()` of a browser gives it.
@@ -227,7 +232,13 @@ impl CreateChannel {
                 let given = self.subscription.ok_or_else(|| ApiError::invalid("subscription", "is missing"))?;
                 given.target("subscription.", allows_private)
             }
-            ChannelKind::Webhook => Ok(ChannelTarget::Webhook { url: url(self.url, "url")?, secrets: vec![secret] }),
+            ChannelKind::Webhook => {
+                if let Some(Err((field, fault))) = self.template.as_ref().map(WebhookTemplate::check) {
+                    return Err(ApiError::invalid(&format!("template.{field}"), fault.to_string()));
+                }
+                let url = url(self.url, "url")?;
+                Ok(ChannelTarget::Webhook { url, secrets: vec![secret], template: self.template })
+            }
             ChannelKind::Discord => Ok(ChannelTarget::Discord { url: url(self.url, "url")? }),
             ChannelKind::Ntfy => {
                 let topic = needed(self.topic, "topic")?;
@@ -386,10 +397,10 @@ pub async fn rotate_secret(
     let id = ChannelId::from(path.into_inner());
     let channel = stored(&context, &user.id, &id).await?;
     let target = context.keys.vault.open_channel(&channel).map_err(|_| ApiError::AwaitsKey)?;
-    let ChannelTarget::Webhook { url, secrets } = target else { return Err(ApiError::Conflict) };
+    let ChannelTarget::Webhook { url, secrets, template } = target else { return Err(ApiError::Conflict) };
     let secret = signed_webhook::fresh_secret(&context.random).expose_secret().to_owned();
     let secrets = [secret.clone()].into_iter().chain(secrets.into_iter().take(1)).collect();
-    let sealed = context.keys.vault.seal_channel(&id, &ChannelTarget::Webhook { url, secrets });
+    let sealed = context.keys.vault.seal_channel(&id, &ChannelTarget::Webhook { url, secrets, template });
     let key_version = context.keys.vault.key_version();
     let replace = move |db: &mut Db| channels::replace_sealed(db, &id, &channel.sealed, &sealed, key_version);
     match context.pool.write(replace).await? {

@@ -1,5 +1,7 @@
 //! A message in the form of each service.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -7,6 +9,7 @@ use crate::{
     domain::{
         alarm_notice::{AlarmNotice, NoticeEvent},
         channel::ChannelTarget,
+        channel_template::{TemplateHeader, WebhookTemplate},
         time::Timestamp,
     },
 };
@@ -26,11 +29,14 @@ const PUSHOVER_RETRY: u32 = 60;
 /// No longer than until the next round by default: it goes on after an acknowledgement elsewhere.
 const PUSHOVER_EXPIRE: u32 = 180;
 
+/// A header, and its value.
+pub type ChannelHeader = (Cow<'static, str>, String);
+
 /// A request: always a POST.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelRequest {
     pub url: String,
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<ChannelHeader>,
     pub body: Vec<u8>,
 }
 
@@ -52,7 +58,7 @@ impl Format<'_> {
     pub fn message(&self, target: &ChannelTarget) -> Option<ChannelRequest> {
         match target {
             ChannelTarget::WebPush { endpoint, p256dh, auth } => self.web_push(endpoint, p256dh, auth),
-            ChannelTarget::Webhook { url, secrets } => Some(self.webhook(url, secrets)),
+            ChannelTarget::Webhook { url, secrets, template } => Some(self.webhook(url, secrets, template.as_ref())),
             ChannelTarget::Discord { url } => self.discord(url),
             ChannelTarget::Ntfy { url, topic, token } => Some(self.ntfy(url, topic, token.as_deref())),
             ChannelTarget::Pushover { url, token, user } => Some(self.pushover(url, token, user)),
@@ -90,28 +96,36 @@ impl Format<'_> {
         });
         let body = BrowserKeys::parse(p256dh, auth)?.encrypt(text.to_string().as_bytes(), self.salt)?;
         let origin = url::Url::parse(endpoint).ok()?.origin().ascii_serialization();
-        let headers = vec![
+        let headers = named([
             ("TTL", if is_test { TEST_TTL } else { ALARM_TTL }.to_string()),
             ("Urgency", if self.is_quiet() { "normal" } else { "high" }.to_owned()),
             ("Topic", topic(&notice.incident)),
             ("Content-Encoding", "aes128gcm".to_owned()),
             ("Content-Type", "application/octet-stream".to_owned()),
             ("Authorization", self.vapid?.authorization(&origin, self.contact, self.now)?),
-        ];
+        ]);
         Some(ChannelRequest { url: endpoint.to_owned(), headers, body })
     }
 
-    /// Standard Webhooks 1.0.0.
-    fn webhook(&self, url: &str, secrets: &[String]) -> ChannelRequest {
-        let body = json!({ "type": self.notice.event.word(), "timestamp": self.now, "data": self.notice });
-        let body = body.to_string().into_bytes();
+    /// Standard Webhooks 1.0.0; with a template, signed all the same.
+    fn webhook(&self, url: &str, secrets: &[String], template: Option<&WebhookTemplate>) -> ChannelRequest {
+        let (content_type, body) = match template {
+            Some(template) => (template.content_type.content_type(), template.fill(self.notice)),
+            None => {
+                let body = json!({ "type": self.notice.event.word(), "timestamp": self.now, "data": self.notice });
+                ("application/json", body.to_string())
+            }
+        };
+        let body = body.into_bytes();
         let secrets: Vec<_> = secrets.iter().map(|secret| secret.as_str().into()).collect();
-        let headers = vec![
-            ("Content-Type", "application/json".to_owned()),
+        let mut headers = named([
+            ("Content-Type", content_type.to_owned()),
             ("webhook-id", self.id.to_owned()),
             ("webhook-timestamp", self.now.timestamp().to_string()),
             ("webhook-signature", signed_webhook::signatures(&secrets, self.id, self.now, &body)),
-        ];
+        ]);
+        let of_user = template.into_iter().flat_map(|template| template.headers.clone());
+        headers.extend(of_user.map(|TemplateHeader { name, value }| (Cow::Owned(name), value)));
         ChannelRequest { url: url.to_owned(), headers, body }
     }
 
@@ -158,7 +172,7 @@ impl Format<'_> {
             body["actions"] = json!([action]);
         }
         let mut message = json_message(url.to_owned(), &body);
-        message.headers.extend(token.map(|token| ("Authorization", format!("Bearer {token}"))));
+        message.headers.extend(token.map(|token| ("Authorization".into(), format!("Bearer {token}"))));
         message
     }
 
@@ -189,7 +203,7 @@ impl Format<'_> {
             "extras": { "client::notification": { "click": { "url": click } } },
         });
         let mut message = json_message(below(url, "message"), &body);
-        message.headers.push(("X-Gotify-Key", token.to_owned()));
+        message.headers.push(("X-Gotify-Key".into(), token.to_owned()));
         message
     }
 
@@ -220,8 +234,12 @@ fn below(root: &str, path: &str) -> String {
     format!("{}/{path}", root.trim_end_matches('/'))
 }
 
+fn named<const N: usize>(headers: [(&'static str, String); N]) -> Vec<ChannelHeader> {
+    headers.map(|(name, value)| (Cow::Borrowed(name), value)).into()
+}
+
 fn json_message(url: String, body: &Value) -> ChannelRequest {
-    let headers = vec![("Content-Type", "application/json".to_owned())];
+    let headers = named([("Content-Type", "application/json".to_owned())]);
     ChannelRequest { url, headers, body: body.to_string().into_bytes() }
 }
 
@@ -240,7 +258,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::alarm_notice::tests::notice;
+    use crate::domain::{alarm_notice::tests::notice, channel_template::TemplateForm};
 
     const ID: &str = "0193aa0b-6c7d-7e8f-9a0b-1c2d3e4f5a6c";
 
@@ -291,7 +309,8 @@ mod tests {
     #[test]
     fn a_webhook_is_signed_over_the_bytes_that_are_sent() {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned();
-        let target = ChannelTarget::Webhook { url: "https://hook.example/1".to_owned(), secrets: vec![secret.clone()] };
+        let (url, secrets) = ("https://hook.example/1".to_owned(), vec![secret.clone()]);
+        let target = ChannelTarget::Webhook { url, secrets, template: None };
         let message = message(NoticeEvent::Opened, &target);
         let now = Timestamp::from_timestamp(1_700_000_100, 0).unwrap();
         let expected = signed_webhook::signatures(&[secret.into()], ID, now, &message.body);
@@ -300,6 +319,29 @@ mod tests {
         let body = sent(&message);
         assert_eq!((&body["type"], &body["data"]["count"]), (&"raid.opened".into(), &3.into()));
         assert_eq!(body["data"]["ackUrl"], "https://companion.example/a/token");
+    }
+
+    #[test]
+    fn a_webhook_with_a_template_sends_the_bytes_of_another_service_signed_all_the_same() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned();
+        let key = TemplateHeader { name: "X-Api-Key".to_owned(), value: "key".to_owned() };
+        let request = |content_type, body: &str| {
+            let template = WebhookTemplate { content_type, headers: vec![key.clone()], body: body.to_owned() };
+            let (url, secrets) = ("https://gateway.example/call".to_owned(), vec![secret.clone()]);
+            message(NoticeEvent::Opened, &ChannelTarget::Webhook { url, secrets, template: Some(template) })
+        };
+        let json = request(TemplateForm::Json, r#"{"to":"+49123","text":"{title}"}"#);
+        assert_eq!(json.body, br#"{"to":"+49123","text":"RAID Front @everyone door, H12"}"#);
+        assert_eq!([header(&json, "Content-Type"), header(&json, "X-Api-Key")], ["application/json", "key"]);
+        let now = Timestamp::from_timestamp(1_700_000_100, 0).unwrap();
+        let expected = signed_webhook::signatures(&[secret.clone().into()], ID, now, &json.body);
+        assert_eq!(header(&json, "webhook-signature"), expected);
+        let fields = request(TemplateForm::Fields, "to=%2B49123&text={title}&n={count}");
+        assert_eq!(fields.body, b"to=%2B49123&text=RAID+Front+%40everyone+door%2C+H12&n=3");
+        assert_eq!(header(&fields, "Content-Type"), "application/x-www-form-urlencoded");
+        let text = request(TemplateForm::Text, "{title}\n{text}");
+        let expected = b"RAID Front @everyone door, H12\nDemo Island\nIt went off 3 times since 22:13:20 UTC.";
+        assert_eq!((&*text.body, header(&text, "Content-Type")), (&expected[..], "text/plain; charset=utf-8"));
     }
 
     #[test]

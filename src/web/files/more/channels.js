@@ -10,6 +10,7 @@ import { RULES } from "../words/alarm-rules.js";
 import { CHANNELS } from "../words/channels.js";
 import { accessRow } from "./access.js";
 import { alarmRules } from "./alarm-rules.js";
+import { templateFields } from "./channel-template.js";
 import { lastAlarm } from "./deliveries.js";
 import { thisDevice } from "./this-device.js";
 
@@ -72,6 +73,7 @@ function addForm(reload) {
   const made = h("div", {});
   const hint = h("p", { class: "quiet" });
   const fields = h("div", { class: "fields" });
+  const template = templateFields();
   const kind = h(
     "select",
     { onchange: draw },
@@ -97,16 +99,18 @@ function addForm(reload) {
       return field(label, inputs[key], key);
     });
     fill(fields, shown);
+    template.show(kind.value === "webhook");
   }
   draw();
 
   const add = form({
-    fields: [field(CHANNELS.kind, kind, "kind"), hint, field(CHANNELS.name, name, "name"), fields],
+    fields: [field(CHANNELS.kind, kind, "kind"), hint, field(CHANNELS.name, name, "name"), fields, template.element],
+    within: template.fields,
     submit: CHANNELS.add,
     send: (key) => {
       const given = Object.entries(inputs).map(([path, input]) => [path, input.value.trim()]);
       const body = Object.fromEntries(given.filter(([, value]) => value));
-      const channel = { kind: kind.value, name: name.value.trim(), ...body };
+      const channel = { kind: kind.value, name: name.value.trim(), ...body, template: template.value() };
       return call("POST", "/channels", channel, { "idempotency-key": key });
     },
     done: ({ secret }) => {

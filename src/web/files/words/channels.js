@@ -43,3 +43,18 @@ export const CHANNELS = {
   secretOnce: "The secret of its signatures. Copy it now: it is shown only once.",
   copy: "Copy",
 };
+
+/** The form of another service, in which a webhook may write. */
+export const TEMPLATE = {
+  type: "Form of its messages",
+  types: {
+    "": "ours: signed JSON",
+    "application/json": "another service's JSON",
+    "application/x-www-form-urlencoded": "another service's form fields",
+    "text/plain": "plain text",
+  },
+  headers: "Headers, one a line, as X-Api-Key: value",
+  body: "Body",
+  placeholders:
+    "{title} {text} {type} {kind} {server} {alarm} {grid} {count} {drill} {incident} {url} {ackUrl} are replaced. In JSON, a text is within quotes. None of this is shown again.",
+};
