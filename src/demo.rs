@@ -270,7 +270,7 @@ impl Demo {
         let phone = register(context, &user.id, player, &sites).await?;
         game.push_through(pushes.clone(), SERVER_NAME, HashMap::from([(player, phone)]));
         let paired = pair(context, &user.id, &game, (&pushes, phone), &devices).await?;
-        phone::add(context, &user.id, alarmed.url()).await?;
+        phone::add(context, &user.id, &alarmed).await?;
         chat.set_interactions(format!("http://{}/chat/interactions", server.api_addr()));
         payments.set_webhook(format!("http://{}/billing/webhook", server.api_addr()));
         let checkout_url = open_checkout(context, &user.id).await?;
@@ -332,6 +332,7 @@ impl Demo {
                 switch: switch.map(|(id, ..)| id.as_str()),
                 checkout_url: self.checkout_url.as_deref(),
                 chat_url: self.chat.url(),
+                phone_url: self.phone.url(),
                 path: demo.to_string(),
             };
             tour::print(&mut out, &facts)?;

@@ -27,6 +27,7 @@ pub mod push_service;
 pub mod registration;
 mod rng;
 mod scene;
+mod signed_receiver;
 mod standalone;
 pub mod terrain;
 mod vector;

@@ -18,13 +18,15 @@ pub struct TourFacts<'a> {
     pub checkout_url: Option<&'a str>,
     /// Where the simulated chat platform takes commands.
     pub chat_url: String,
+    /// The simulated phone, which also receives signed webhooks.
+    pub phone_url: String,
     /// The file with these facts, for scripts.
     pub path: String,
 }
 
 /// Prints them, ready to be pasted.
 pub fn print(out: &mut impl Write, facts: &TourFacts<'_>) -> io::Result<()> {
-    let TourFacts { api_url, sign_in_url, cookie, server: id, switch, checkout_url, chat_url, path } = facts;
+    let TourFacts { api_url, sign_in_url, cookie, server: id, switch, checkout_url, chat_url, phone_url, path } = facts;
     let program = simulator::program_as_started();
     writeln!(out, "  Sign in    {sign_in_url}   (in a browser, with one click)")?;
     if let Some(url) = checkout_url {
@@ -79,6 +81,12 @@ pub fn print(out: &mut impl Write, facts: &TourFacts<'_>) -> io::Result<()> {
     writeln!(out, "    curl -s --json '{{\"command\":\"link\"}}' {give}")?;
     writeln!(out, "    curl -s -H 'Cookie: {cookie}' --json '{{\"code\":\"THE CODE\"}}' {api_url}/chat/link")?;
     writeln!(out, "    curl -s --json '{{\"command\":\"price\",\"options\":{{\"item\":\"wood\"}}}}' {give}")?;
+    writeln!(
+        out,
+        "  See on the phone that a program of yours takes the signed webhook, and refuses one that it cannot check"
+    )?;
+    writeln!(out, "    curl -s -X POST -H 'Cookie: {cookie}' {api_url}/paired-servers/{id}/drill")?;
+    writeln!(out, "    curl -s --json '{{\"type\":\"raid.opened\"}}' {phone_url}hook")?;
     let devices = format!("{api_url}/paired-servers/{id}/devices");
     writeln!(out, "  Add a camera of the base, and take a picture through it")?;
     writeln!(out, "    curl -s -H 'Cookie: {cookie}' --json '{{\"cameraId\":\"{TURNING_CAMERA}\"}}' {devices}")?;

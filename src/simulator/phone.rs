@@ -1,5 +1,5 @@
-//! A phone with an app for notifications: takes messages as ntfy does (`POST /`, JSON), and shows them on a page. `POST /faults`
-//! takes [`DeliveryFaults`].
+//! A phone with an app for notifications: takes messages as ntfy does (`POST /`, JSON), and signed webhooks (`POST /hook`), and
+//! shows both on a page. `POST /faults` takes [`DeliveryFaults`].
 
 use std::{
     collections::VecDeque,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use actix_web::{
-    HttpResponse,
+    HttpRequest, HttpResponse,
     web::{self, ServiceConfig},
 };
 use maud::html;
@@ -20,6 +20,7 @@ use super::{
     delivery_faults::{DeliveryFaults, FaultyDelivery},
     http_server::NeighbourServer,
     page::{DARK_LIST, page},
+    signed_receiver::{SignedMessage, SignedReceiver},
 };
 use crate::clock::Clock;
 
@@ -37,6 +38,7 @@ struct PhoneMessages {
     clock: Clock,
     faults: FaultyDelivery,
     newest_first: Mutex<VecDeque<(String, PhoneMessage)>>,
+    webhooks: Mutex<SignedReceiver>,
 }
 
 /// A message as ntfy takes it.
@@ -55,18 +57,58 @@ struct PhoneAction {
     url: String,
 }
 
+/// The part of a webhook's message that is shown.
+#[derive(Deserialize)]
+struct WebhookMessage {
+    #[serde(rename = "type")]
+    event: String,
+    data: WebhookAlarm,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WebhookAlarm {
+    server_name: String,
+    alarm_name: String,
+    grid: String,
+    ack_url: Option<String>,
+}
+
+impl From<WebhookMessage> for PhoneMessage {
+    fn from(WebhookMessage { event, data }: WebhookMessage) -> Self {
+        let WebhookAlarm { server_name, alarm_name, grid, ack_url } = data;
+        Self {
+            topic: "signed webhook".to_owned(),
+            title: format!("{event}: {alarm_name}"),
+            message: format!("{server_name} {grid}"),
+            actions: ack_url.map(|url| PhoneAction { label: "Acknowledge".to_owned(), url }).into_iter().collect(),
+        }
+    }
+}
+
+impl PhoneMessages {
+    fn show(&self, message: PhoneMessage) {
+        let at = self.clock.now().format("%H:%M:%S UTC").to_string();
+        let mut newest_first = self.newest_first.lock().unwrap_or_else(PoisonError::into_inner);
+        newest_first.push_front((at, message));
+        newest_first.truncate(SHOWN);
+    }
+}
+
 impl SimulatedPhone {
     /// Binds and begins to serve; port 0 takes a free one. Call it inside an actix system.
     pub async fn start(listen: SocketAddr, clock: Clock) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         let addr = listener.local_addr()?;
-        let notifications = PhoneMessages { clock, faults: FaultyDelivery::default(), newest_first: Mutex::default() };
+        let faults = FaultyDelivery::default();
+        let notifications = PhoneMessages { clock, faults, newest_first: Mutex::default(), webhooks: Mutex::default() };
         let messages = web::Data::new(notifications);
         let notifications = messages.clone();
         let routes = move |config: &mut ServiceConfig| {
             config
                 .app_data(notifications.clone())
                 .service(web::resource("/faults").post(set_faults))
+                .service(web::resource("/hook").post(receive_webhook))
                 .service(web::resource("/").get(show).post(receive));
         };
         Ok(Self { addr, messages, _server: NeighbourServer::start(listener, routes)? })
@@ -81,6 +123,12 @@ impl SimulatedPhone {
     pub fn url(&self) -> String {
         format!("http://{}/", self.addr)
     }
+
+    /// Takes webhooks that are signed by this secret at the URL that it returns.
+    pub fn take_webhooks(&self, secret: &str) -> String {
+        self.messages.webhooks.lock().unwrap_or_else(PoisonError::into_inner).trust(secret);
+        format!("{}hook", self.url())
+    }
 }
 
 async fn set_faults(notifications: web::Data<PhoneMessages>, faults: web::Json<DeliveryFaults>) -> HttpResponse {
@@ -92,11 +140,31 @@ async fn receive(sent: web::Json<PhoneMessage>, notifications: web::Data<PhoneMe
     if let Some(fault) = notifications.faults.answer().await {
         return fault;
     }
-    let at = notifications.clock.now().format("%H:%M:%S UTC").to_string();
-    let mut newest_first = notifications.newest_first.lock().unwrap_or_else(PoisonError::into_inner);
-    newest_first.push_front((at, sent.into_inner()));
-    newest_first.truncate(SHOWN);
+    notifications.show(sent.into_inner());
     HttpResponse::Ok().json(json!({ "event": "message" }))
+}
+
+/// Shows a webhook's message that is signed, and once, however often it comes.
+async fn receive_webhook(req: HttpRequest, body: web::Bytes, notifications: web::Data<PhoneMessages>) -> HttpResponse {
+    if let Some(fault) = notifications.faults.answer().await {
+        return fault;
+    }
+    let header = |name: &str| req.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let sent = SignedMessage {
+        id: header("webhook-id"),
+        timestamp: header("webhook-timestamp"),
+        signatures: header("webhook-signature"),
+        body: &body,
+    };
+    let now = notifications.clock.now();
+    let taken = notifications.webhooks.lock().unwrap_or_else(PoisonError::into_inner).take(&sent, now);
+    match (taken, serde_json::from_slice::<WebhookMessage>(&body)) {
+        (Err(fault), _) => return HttpResponse::Unauthorized().json(json!({ "error": fault.to_string() })),
+        (Ok(_), Err(fault)) => return HttpResponse::BadRequest().json(json!({ "error": fault.to_string() })),
+        (Ok(false), Ok(_)) => {}
+        (Ok(true), Ok(message)) => notifications.show(message.into()),
+    }
+    HttpResponse::Ok().json(json!({ "ok": true }))
 }
 
 async fn show(notifications: web::Data<PhoneMessages>) -> HttpResponse {
@@ -124,7 +192,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::simulator::loopback_client::loopback_client;
+    use crate::{crypto::signed_webhook, simulator::loopback_client::loopback_client};
 
     const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
 
@@ -152,5 +220,29 @@ mod tests {
         assert_eq!(send("faults", json!({ "slwo": true })).await.status(), 400);
         let page = http.get(phone.url()).send().await.unwrap().text().await.unwrap();
         assert!(page.contains("second") && !page.contains("first") && !page.contains("third"), "{page}");
+    }
+
+    #[actix_web::test]
+    async fn a_signed_webhook_is_shown_once_and_a_forged_one_never() {
+        const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let clock = Clock::system();
+        let phone = SimulatedPhone::start((Ipv4Addr::LOCALHOST, 0).into(), clock.clone()).await.unwrap();
+        let url = phone.take_webhooks(SECRET);
+        let http = loopback_client(DEADLINE).unwrap();
+        let send = async |alarm: &str, secret: &str| {
+            let data =
+                json!({ "serverName": "Demo Island", "alarmName": alarm, "grid": "H12", "ackUrl": "http://a/1" });
+            let (body, now) = (json!({ "type": "raid.opened", "data": data }).to_string(), clock.now());
+            let signed = signed_webhook::signatures(&[secret.into()], alarm, now, body.as_bytes());
+            let request = http.post(&url).body(body).header("webhook-id", alarm);
+            let request = request.header("webhook-timestamp", now.timestamp().to_string());
+            request.header("webhook-signature", signed).send().await.unwrap().status().as_u16()
+        };
+        assert_eq!(send("Forged", "whsec_AAAA").await, 401);
+        assert_eq!([send("Door", SECRET).await, send("Door", SECRET).await], [200, 200]);
+        assert_eq!(http.post(&url).body("{}").send().await.unwrap().status(), 401);
+        let page = http.get(phone.url()).send().await.unwrap().text().await.unwrap();
+        assert_eq!((page.matches("raid.opened: Door").count(), page.contains("Forged")), (1, false), "{page}");
+        assert!(page.contains("http://a/1"), "{page}");
     }
 }
