@@ -135,22 +135,40 @@ impl ChannelClient {
     ) -> Result<u16, ChannelFailure> {
         let format = Format { id, notice, vapid, contact: &self.contact, salt: self.random.bytes(), now };
         let request = format.message(target).ok_or(ChannelFault::Rejected)?;
+        let failure = match self.post(lane, id, target.kind(), request).await {
+            Err(failure) if !failure.fault.is_passing() => failure,
+            done => return done,
+        };
+        // A second address that has ended does not end the channel, which brings alarms.
+        match format.message_beside_alarms(target) {
+            Some(request) => self.post(lane, id, target.kind(), request).await,
+            None => Err(failure),
+        }
+    }
+
+    async fn post(
+        &self,
+        lane: ChannelLane,
+        id: &str,
+        kind: ChannelKind,
+        request: ChannelRequest,
+    ) -> Result<u16, ChannelFailure> {
         let url = self.permitted(&request.url)?;
         let http = match (&self.transport, lane) {
             (ChannelTransport::Http { proven, .. }, ChannelLane::Proven) => proven.post(url),
             (ChannelTransport::Http { unproven, .. }, ChannelLane::Unproven) => unproven.post(url),
             (ChannelTransport::Simulated(receiver), _) => {
-                return outcome(target.kind(), receiver(request).await.ok_or(ChannelFault::Unavailable)?);
+                return outcome(kind, receiver(request).await.ok_or(ChannelFault::Unavailable)?);
             }
         };
         let http = request.headers.into_iter().fold(http, |http, (name, value)| http.header(&*name, value));
         let answer = http::send_outside(Neighbour::Channels, http.body(request.body)).await.map_err(|error| {
-            log::debug!(kind = target.kind().word(), delivery = id; "a channel does not answer: {}", http::reason(&error));
+            log::debug!(kind = kind.word(), delivery = id; "a channel does not answer: {}", http::reason(&error));
             ChannelFault::Unavailable
         })?;
         let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let answer = ChannelAnswer { status: answer.status(), retry_after: retry_after.map(Duration::from_secs) };
-        outcome(target.kind(), answer)
+        outcome(kind, answer)
     }
 
     /// A literal address never reaches the resolver.
@@ -225,7 +243,36 @@ impl reqwest::dns::Resolve for PermittedNames {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+    use crate::domain::alarm_notice::{NoticeEvent, tests::notice};
+
+    #[actix_web::test]
+    async fn a_second_url_that_has_ended_takes_no_alarm_with_it() {
+        let urls = Arc::new(Mutex::new(Vec::new()));
+        let seen = urls.clone();
+        let receiver: SimulatedReceiver = Arc::new(move |request| {
+            let status = if request.url.contains("rest") { StatusCode::NOT_FOUND } else { StatusCode::NO_CONTENT };
+            seen.lock().unwrap().push(request.url);
+            Box::pin(async move { Some(ChannelAnswer { status, retry_after: None }) })
+        });
+        let client = ChannelClient::simulated(receiver, Random::seeded(1));
+        let [loud, rest] = ["raids", "rest"].map(|hook| format!("https://discord.example/{hook}"));
+        let now = Timestamp::from_timestamp(1_700_000_000, 0).unwrap();
+        let apart = ChannelTarget::Discord { url: loud.clone(), quiet_url: Some(rest.clone()) };
+        let ended = ChannelTarget::Discord { url: rest, quiet_url: None };
+        let send = async |event, target: &ChannelTarget| {
+            client.send(ChannelLane::Proven, "1", target, &notice(event), None, now).await
+        };
+        assert_eq!(send(NoticeEvent::Event, &apart).await, Ok(204));
+        assert_eq!(send(NoticeEvent::Opened, &apart).await, Ok(204));
+        let gone = send(NoticeEvent::Event, &ended).await.unwrap_err();
+        assert_eq!((gone.fault, gone.status), (ChannelFault::Gone, Some(404)));
+        let seen: Vec<String> = urls.lock().unwrap().iter().map(|url| url.replace("?wait=true", "")).collect();
+        let expected = ["rest", "raids", "raids", "rest"].map(|hook| format!("https://discord.example/{hook}"));
+        assert_eq!(seen, expected);
+    }
 
     #[test]
     fn a_status_says_whether_another_attempt_is_worth_it() {

@@ -161,6 +161,9 @@ pub enum ChannelTarget {
     },
     Discord {
         url: String,
+        /// For messages that are no raids, at the same host; `None`: these go to `url`, too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quiet_url: Option<String>,
     },
     Ntfy {
         /// Root of the server.
@@ -211,7 +214,7 @@ impl ChannelTarget {
         match self {
             Self::WebPush { endpoint: url, .. }
             | Self::Webhook { url, .. }
-            | Self::Discord { url }
+            | Self::Discord { url, .. }
             | Self::Ntfy { url, .. }
             | Self::Pushover { url, .. }
             | Self::Gotify { url, .. }

@@ -390,6 +390,10 @@ async fn a_target_is_checked_before_it_is_taken() {
         (json!({ "kind": "webhook", "name": "x", "url": "http://example.com" }), "url"),
         (json!({ "kind": "webhook", "name": "x", "url": "https://127.0.0.1/" }), "url"),
         (json!({ "kind": "discord", "name": "x", "url": "https://metadata.internal/" }), "url"),
+        (
+            json!({ "kind": "discord", "name": "x", "url": "https://a.example/1", "quietUrl": "https://b.example/2" }),
+            "quietUrl",
+        ),
         (json!({ "kind": "ntfy", "name": "x" }), "topic"),
         (json!({ "kind": "ntfy", "name": "x", "topic": "a/b" }), "topic"),
         (json!({ "kind": "gotify", "name": "x", "url": "https://example.com" }), "token"),

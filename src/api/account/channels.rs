@@ -4,6 +4,7 @@ use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
+use url::Url;
 use utoipa::ToSchema;
 
 use crate::{
@@ -62,6 +63,10 @@ pub struct CreateChannel {
     #[garde(length(chars, max = 2048), custom(one_line))]
     #[schema(format = "one-line", max_length = 2048)]
     url: Option<String>,
+    /// `discord`: where messages are sent that are no raids, at the host of `url`; absent: by `url`, too.
+    #[garde(length(chars, max = 2048), custom(one_line))]
+    #[schema(format = "one-line", max_length = 2048)]
+    quiet_url: Option<String>,
     /// `ntfy`: the topic, 1 to 64 letters, digits, `-` and `_`.
     #[garde(length(chars, max = 64), custom(one_line))]
     #[schema(format = "one-line", max_length = 64)]
@@ -239,7 +244,15 @@ impl CreateChannel {
                 let url = url(self.url, "url")?;
                 Ok(ChannelTarget::Webhook { url, secrets: vec![secret], template: self.template })
             }
-            ChannelKind::Discord => Ok(ChannelTarget::Discord { url: url(self.url, "url")? }),
+            ChannelKind::Discord => {
+                let (loud, quiet) = (url(self.url, "url")?, self.quiet_url);
+                let quiet_url = quiet.map(|quiet| url(Some(quiet), "quietUrl")).transpose()?;
+                // Attempts are counted by host.
+                if quiet_url.as_deref().is_some_and(|quiet| host(quiet) != host(&loud)) {
+                    return Err(ApiError::invalid("quietUrl", "must be at the host of url"));
+                }
+                Ok(ChannelTarget::Discord { url: loud, quiet_url })
+            }
             ChannelKind::Ntfy => {
                 let topic = needed(self.topic, "topic")?;
                 if !topic.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) {
@@ -263,6 +276,10 @@ impl CreateChannel {
             }),
         }
     }
+}
+
+fn host(url: &str) -> Option<String> {
+    Url::parse(url).ok()?.host_str().map(str::to_owned)
 }
 
 /// This user's channels.

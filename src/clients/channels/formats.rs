@@ -59,11 +59,21 @@ impl Format<'_> {
         match target {
             ChannelTarget::WebPush { endpoint, p256dh, auth } => self.web_push(endpoint, p256dh, auth),
             ChannelTarget::Webhook { url, secrets, template } => Some(self.webhook(url, secrets, template.as_ref())),
-            ChannelTarget::Discord { url } => self.discord(url),
+            ChannelTarget::Discord { url, quiet_url } => {
+                self.discord(quiet_url.as_deref().filter(|_| self.is_quiet()).unwrap_or(url))
+            }
             ChannelTarget::Ntfy { url, topic, token } => Some(self.ntfy(url, topic, token.as_deref())),
             ChannelTarget::Pushover { url, token, user } => Some(self.pushover(url, token, user)),
             ChannelTarget::Gotify { url, token } => Some(self.gotify(url, token)),
             ChannelTarget::Telegram { url, token, chat } => Some(self.telegram(url, token, chat)),
+        }
+    }
+
+    /// A message that was not taken where this target wants the quiet ones, for the place of its alarms; `None`: it went there.
+    pub fn message_beside_alarms(&self, target: &ChannelTarget) -> Option<ChannelRequest> {
+        match target {
+            ChannelTarget::Discord { url, quiet_url: Some(_) } if self.is_quiet() => self.discord(url),
+            _ => None,
         }
     }
 
@@ -346,13 +356,25 @@ mod tests {
 
     #[test]
     fn a_name_from_the_game_mentions_no_one_at_discord() {
-        let target =
-            ChannelTarget::Discord { url: "https://discord.example/api/webhooks/1/x?thread_id=2#here".to_owned() };
+        let url = "https://discord.example/api/webhooks/1/x?thread_id=2#here".to_owned();
+        let target = ChannelTarget::Discord { url, quiet_url: None };
         let message = message(NoticeEvent::Opened, &target);
         assert!(message.url.ends_with("?thread_id=2&wait=true"));
         let body = sent(&message);
         assert_eq!(body["allowed_mentions"], json!({ "parse": [] }));
         assert_eq!(body["content"], "RAID Front \\@everyone door, H12");
+    }
+
+    #[test]
+    fn discord_has_raids_apart_from_the_rest_if_the_user_wants_it_so() {
+        let [loud, quiet] = ["1/raids", "2/rest"].map(|hook| format!("https://discord.example/api/webhooks/{hook}"));
+        let target = ChannelTarget::Discord { url: loud.clone(), quiet_url: Some(quiet.clone()) };
+        for event in [NoticeEvent::Opened, NoticeEvent::Repeated, NoticeEvent::Test] {
+            assert_eq!(message(event, &target).url, format!("{loud}?wait=true"));
+        }
+        assert_eq!(message(NoticeEvent::Event, &target).url, format!("{quiet}?wait=true"));
+        let together = ChannelTarget::Discord { url: loud.clone(), quiet_url: None };
+        assert_eq!(message(NoticeEvent::Event, &together).url, format!("{loud}?wait=true"));
     }
 
     #[test]

@@ -123,6 +123,20 @@ async fn an_event_that_is_wanted_is_sent_once_and_quietly_and_each_watcher_choos
 }
 
 #[actix_web::test]
+async fn discord_has_raids_apart_from_other_events() {
+    let mut base = base().await;
+    let (loud, quiet) = (base.receiver.url("/raids"), base.receiver.url("/rest"));
+    add(&mut base.alice, &json!({ "kind": "discord", "name": "Discord", "url": loud, "quietUrl": quiet })).await;
+    let _dashboard = base.dashboard().await;
+    base.put_rules(&rules(&json!([]), &["death", "raid"], &Value::Null)).await;
+    base.game.world(|world| world.kill(TEAM[2].0));
+    base.app.clock.advance(Duration::seconds(30));
+    assert_eq!(base.receiver.next().await.path, "/rest");
+    drop(base.raid().await);
+    assert_eq!(base.receiver.next().await.path, "/raids");
+}
+
+#[actix_web::test]
 async fn a_drill_is_sent_in_quiet_hours_of_its_owner_and_wakes_no_guest_in_theirs() {
     let mut base = base().await;
     let mut bob = base.app.signed_in(BOB).await;

@@ -20,7 +20,7 @@ const FIELDS = {
   pushover: ["token", "recipient"],
   gotify: ["url", "token"],
   telegram: ["token", "recipient"],
-  discord: ["url"],
+  discord: ["url", "quietUrl?"],
   webhook: ["url"],
 };
 
