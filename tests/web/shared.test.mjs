@@ -16,6 +16,7 @@ class World {
     this.isLocked = false;
     this.timers = [];
     this.now = 0;
+    this.tokenStatus = 200;
     this.locks = {
       request: async (_, { ifAvailable, signal }, callback) => {
         if (this.isLocked && ifAvailable) return callback(null);
@@ -62,8 +63,8 @@ class World {
         this.give("message", { data: JSON.stringify(message) });
       }
       give(name, values) {
-        this[`on${name}`]?.(values);
         this.dispatchEvent(Object.assign(new Event(name), values));
+        this[`on${name}`]?.(values);
       }
     };
   }
@@ -83,22 +84,30 @@ class World {
   }
 
   async tab() {
+    const tab = { raids: [], status: "", slow: 0 };
     const platform = {
       locks: this.locks,
       BroadcastChannel: this.BroadcastChannel,
       WebSocket: this.WebSocket,
       setTimeout: (call, after) => {
-        this.timers.push({ call, at: this.now + after });
+        this.timers.push({ call, at: this.now + Math.max(after, tab.slow) });
         return this.timers.at(-1);
       },
       clearTimeout: (timer) => (this.timers = this.timers.filter((known) => known !== timer)),
       now: () => this.now,
       random: Math.random,
-      fetch: async () => new Response(JSON.stringify({ token: "t" })),
+      fetch: async () => new Response(JSON.stringify({ token: "t" }), { status: this.tokenStatus }),
     };
     const shared = new SharedRelay("user", () => {}, platform);
-    const tab = { shared, raids: [], status: "" };
-    const handlers = { raid: (_, raid) => tab.raids.push(raid.incident), status: ({ state }) => (tab.status = state) };
+    const handlers = {
+      raid: (_, raid) => tab.raids.push(raid.incident),
+      // As the dashboard does it.
+      status: ({ state }) => {
+        tab.status = state;
+        if (state === "signed_out") shared.leave();
+      },
+    };
+    tab.shared = shared;
     tab.client = new RelayClient({
       api: "",
       relay: "wss://relay",
@@ -190,4 +199,40 @@ test("a connection that ends for good ends in every tab", async () => {
   world.sockets[0].give("close", { code: 4501, reason: "signed out" });
   await settle();
   assert.deepEqual([first.status, second.status], ["signed_out", "signed_out"]);
+});
+
+test("a tab whose sign-in has ended leaves the connection to one that is signed in again", async () => {
+  const { world, first, second } = await two();
+  world.sockets[0].give("close", { code: 4501, reason: "signed out" });
+  await settle();
+  // The first tab is loaded again; the second one stays as it is.
+  assert.deepEqual([first.status, second.status], ["signed_out", "signed_out"]);
+  const third = await world.tab();
+  assert.equal(third.shared.isHolder, true);
+  world.sockets[1].open();
+  world.sockets[1].receive(snapshot);
+  assert.equal(third.status, "live");
+});
+
+test("a tab that gets no token leaves the connection to another", async () => {
+  const { world, first, second } = await two();
+  world.tokenStatus = 401;
+  world.sockets[0].give("close", { code: 1006, reason: "" });
+  await world.pass(2500);
+  assert.deepEqual([first.status, second.status], ["signed_out", "signed_out"]);
+  world.tokenStatus = 200;
+  assert.equal((await world.tab()).shared.isHolder, true);
+});
+
+test("a tab that is seen wakes a hidden one that holds the connection", async () => {
+  const { world, first, second } = await two();
+  await world.pass(10_000);
+  first.slow = 60_000;
+  world.sockets[0].give("close", { code: 1006, reason: "" });
+  await world.pass(2500);
+  assert.equal(world.sockets.length, 2);
+  world.sockets[1].open();
+  world.sockets[1].receive(snapshot);
+  await world.pass(5000);
+  assert.equal(second.status, "live");
 });

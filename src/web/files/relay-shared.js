@@ -74,7 +74,7 @@ export class SharedRelay {
     return new Promise((release) => (this.release = release));
   }
 
-  /** The page is left: another tab takes the connection. */
+  /** The page is left, or its sign-in has ended: another tab takes the connection. */
   leave() {
     if (this.isHolder) this.say({ kind: "closed" });
     this.isHolder = false;
@@ -124,6 +124,8 @@ export class SharedRelay {
     if (kind === "open") {
       if (isOpen) this.others.add(from);
       this.say({ to: from, kind: isOpen ? "opened" : "closed" });
+      // The timers of a hidden page are slow, and another tab wants the connection now.
+      if (!isOpen) this.client.wake();
     } else if (kind === "beat" && this.others.has(from)) this.say({ to: from, kind: "alive" });
     else if (kind === "bye") this.others.delete(from);
     else if (kind === "send" && isOpen) this.#send(from, data);

@@ -137,9 +137,7 @@ function takeServers(servers) {
       });
     live.relay?.watch(info.id);
   }
-  if (!live.servers.has(live.current?.id)) {
-    show(localStorage.getItem("server") ?? "");
-  }
+  if (!live.servers.has(live.current?.id)) show(localStorage.getItem("server") ?? "");
   emit("servers");
 }
 
@@ -243,7 +241,11 @@ const handlers = {
       setAhead(live.relay.serviceTime() - Date.now());
       if (live.current?.past === "failed") loadPast(live.current);
     }
-    if (state === "signed_out") emit("signedOut");
+    if (state === "signed_out") {
+      // Another tab may be signed in again, and needs the lock.
+      shared?.leave();
+      emit("signedOut");
+    }
     emit("connection");
   },
   state(id, state, changed) {
