@@ -259,3 +259,39 @@ test("the service registers for the game's pushes, with a login in another tab",
   assert.deepEqual(faults, []);
   await close();
 });
+
+test("what a button could not do is said beside it, and it can be pressed again", async () => {
+  const { page, faults, close } = await openPage(browser, demo);
+  await live(page);
+  let isUp = false;
+  await page.route(/\/paired-servers\/[^/]+(\/drill)?$/, (route) => {
+    if (route.request().method() === "GET") return route.continue();
+    if (isUp) return route.fulfill({ status: 204 });
+    return route.fulfill({
+      status: 503,
+      contentType: "application/problem+json",
+      headers: { "retry-after": "7" },
+      body: JSON.stringify({ code: "unavailable", detail: "Not now." }),
+    });
+  });
+  await page.getByRole("tab", { name: "More" }).click();
+  await page.getByText("This server", { exact: true }).click();
+  const part = page.locator(".fold").filter({ hasText: "This server" });
+  const drill = part.getByRole("button", { name: "Start a drill" });
+  await drill.click();
+  const alert = part.getByRole("alert");
+  await alert.getByText("Not now. Try again in 7 s.").waitFor();
+  isUp = true;
+  await drill.click();
+  await alert.waitFor({ state: "detached" });
+  isUp = false;
+  await part.getByRole("button", { name: "Unpair" }).click();
+  await part.getByRole("button", { name: "Sure?" }).click();
+  await alert.waitFor();
+  assert.equal(await part.getByRole("button", { name: "Unpair" }).isEnabled(), true);
+  assert.deepEqual(
+    faults.filter((fault) => !fault.includes("503")),
+    [],
+  );
+  await close();
+});

@@ -105,15 +105,37 @@ export function keyed(parent, entries, keyOf, make) {
   for (const element of known.values()) element.remove();
 }
 
+/** The words of a fault, and when to try again. @param {{ message: string, retryAfter?: number }} problem */
+export const wordsOf = ({ message, retryAfter }) => message + (retryAfter ? ` Try again in ${retryAfter} s.` : "");
+
+/** The handler of a press: if what it does fails, that is said beside the button, which can be pressed again. */
+function pressed(does) {
+  /** @type {HTMLElement | null} */
+  let fault = null;
+  return async ({ currentTarget }) => {
+    fault?.remove();
+    try {
+      await does();
+    } catch (problem) {
+      currentTarget.disabled = false;
+      fault = h("p", { class: "fault", role: "alert" }, icon("warning"), wordsOf(problem));
+      (currentTarget.closest(".actions") ?? currentTarget).after(fault);
+      // All but a refusal is a flaw of this page.
+      if (problem.code === undefined) throw problem;
+    }
+  };
+}
+
 /**
  * A button with an icon and a text.
- * @param {string} label @param {((event: any) => void) | null} onclick @param {any} [properties] `name` of the icon, `kind` of the button
+ * @param {string} label @param {(() => any) | null} onclick what fails there is said beside the button
+ * @param {any} [properties] `name` of the icon, `kind` of the button
  */
 export function button(label, onclick, properties = {}) {
   const { name = "", kind = "", ...others } = properties;
   return h(
     "button",
-    { type: "button", class: kind, onclick, ...others },
+    { type: "button", class: kind, onclick: onclick && pressed(onclick), ...others },
     name && icon(name),
     label && h("span", {}, label),
   );
@@ -123,7 +145,7 @@ export function button(label, onclick, properties = {}) {
 export function iconButton(label, name, onclick, others = {}) {
   return h(
     "button",
-    { type: "button", class: "plain", "aria-label": label, title: label, onclick, ...others },
+    { type: "button", class: "plain", "aria-label": label, title: label, onclick: pressed(onclick), ...others },
     icon(name),
   );
 }

@@ -1,7 +1,7 @@
 // Forms: fields with their faults beneath, and one request at a time that can be sent again.
 
 import { Problem } from "../api.js";
-import { attribute, button, fill, h, icon, text } from "./dom.js";
+import { attribute, button, fill, h, icon, text, wordsOf } from "./dom.js";
 
 /**
  * A labelled field.
@@ -84,9 +84,9 @@ export function form({ fields, within = [], submit, send, done = () => {}, kind 
     });
     if (shown.length > 0) known.find((one) => one.path === shown[0].path)?.input.focus();
     const others = faults.filter((fault) => !shown.includes(fault)).map(({ path, message }) => `${path}: ${message}`);
-    const wait = problem.retryAfter ? ` Try again in ${problem.retryAfter} s.` : "";
+    const { message, retryAfter } = problem;
     if (shown.length === 0 || others.length > 0)
-      fill(words, icon("warning"), (others.join(" ") || problem.message) + wait);
+      fill(words, icon("warning"), wordsOf({ message: others.join(" ") || message, retryAfter }));
   }
   return element;
 }
@@ -105,9 +105,12 @@ export function sureButton(label, question, does) {
     }
     clearTimeout(timer);
     element.disabled = true;
-    await does();
-    element.disabled = false;
-    reset();
+    try {
+      await does();
+    } finally {
+      element.disabled = false;
+      reset();
+    }
   }
   function reset() {
     isAsked = false;
