@@ -1,7 +1,8 @@
 // Everything that calls a player: sound, title, favicon, notification. It runs in the handler of a message, not in a
 // frame, because a hidden page has no frames.
 
-import { RINGS_FOR } from "./raid.js";
+import { RINGS_FOR, RINGS_UNTIL } from "./raid.js";
+import { now } from "./ui/time.js";
 
 const BLINK = 1000;
 
@@ -12,6 +13,8 @@ export class Siren {
     this.context = null;
     /** @type {OscillatorNode | null} while it rings */
     this.oscillator = null;
+    /** @type {Map<string, number>} incidents for which it rings, and until when a click may begin that */
+    this.calls = new Map();
     this.isMuted = localStorage.getItem("muted") === "yes";
     this.changed = () => {};
     const arm = () => this.arm();
@@ -29,7 +32,10 @@ export class Siren {
     if (this.isMuted || this.context?.state === "running") return;
     this.context ??= new AudioContext();
     this.context.resume().then(
-      () => this.changed(),
+      () => {
+        this.changed();
+        this.#startLate();
+      },
       () => {},
     );
   }
@@ -37,37 +43,69 @@ export class Siren {
   mute(isMuted) {
     this.isMuted = isMuted;
     localStorage.setItem("muted", isMuted ? "yes" : "no");
-    if (isMuted) this.stop();
+    if (isMuted) this.#silence();
     else this.arm();
     this.changed();
+    this.#startLate();
   }
 
-  /** Rings until it is stopped or a minute has passed; of several tabs that could, one does. */
-  start() {
-    if (this.isMuted || this.context?.state !== "running" || this.oscillator) return;
-    if (!navigator.locks) return void this.#ring(this.context);
-    const { context } = this;
-    navigator.locks.request("siren", { ifAvailable: true }, (lock) => lock && this.#ring(context)).catch(() => {});
+  /** Rings for these incidents; where a click is needed first, from then on. @param {import("./raid.js").Incident[]} incidents */
+  call(incidents) {
+    for (const { id, raid } of incidents) this.calls.set(id, Date.parse(raid.lastAt) + RINGS_UNTIL);
+    this.#start();
   }
 
+  /** Stops when none of the incidents for which it rings is open. @param {string[]} open ids */
+  keep(open) {
+    if (this.calls.size === 0) return;
+    for (const id of this.calls.keys()) if (!open.includes(id)) this.calls.delete(id);
+    if (this.calls.size === 0) this.stop();
+  }
+
+  /** Silent until the next call. */
   stop() {
+    this.calls.clear();
+    this.#silence();
+  }
+
+  #silence() {
     this.oscillator?.stop();
     this.oscillator = null;
   }
 
-  /** Two tones in turn. Resolves when they have ended. @param {AudioContext} context @returns {Promise<void>} */
+  #startLate() {
+    if ([...this.calls.values()].some((until) => now() < until)) this.#start();
+  }
+
+  /** Rings until it is stopped or a minute has passed since the last call; of several tabs that could, one does. */
+  #start() {
+    const { context } = this;
+    if (this.isMuted || context?.state !== "running") return;
+    if (this.oscillator) return this.#tones(context, this.oscillator);
+    const ring = () => (this.calls.size > 0 ? this.#ring(context) : undefined);
+    if (!navigator.locks) return void ring();
+    navigator.locks.request("siren", { ifAvailable: true }, (lock) => lock && ring()).catch(() => {});
+  }
+
+  /** Two tones in turn, for a minute from now. @param {AudioContext} context @param {OscillatorNode} oscillator */
+  #tones({ currentTime }, oscillator) {
+    oscillator.frequency.cancelScheduledValues(currentTime);
+    for (let second = 0; second < RINGS_FOR / 1000; second++) {
+      oscillator.frequency.setValueAtTime(880, currentTime + second);
+      oscillator.frequency.setValueAtTime(587, currentTime + second + 0.5);
+    }
+    oscillator.stop(currentTime + RINGS_FOR / 1000);
+  }
+
+  /** Resolves when it has ended. @param {AudioContext} context @returns {Promise<void>} */
   #ring(context) {
     const oscillator = context.createOscillator();
     const gain = context.createGain();
     oscillator.type = "square";
-    for (let second = 0; second < RINGS_FOR / 1000; second++) {
-      oscillator.frequency.setValueAtTime(880, context.currentTime + second);
-      oscillator.frequency.setValueAtTime(587, context.currentTime + second + 0.5);
-    }
     gain.gain.value = 0.12;
     oscillator.connect(gain).connect(context.destination);
     oscillator.start();
-    oscillator.stop(context.currentTime + RINGS_FOR / 1000);
+    this.#tones(context, oscillator);
     this.oscillator = oscillator;
     return new Promise((resolve) => {
       oscillator.onended = () => {

@@ -3,7 +3,7 @@
 /** An incident that opens rings at most this long, milliseconds. */
 export const RINGS_FOR = 60_000;
 /** One that begins to be shown rings only if its last trigger is not older than this. */
-const RINGS_UNTIL = 5 * 60_000;
+export const RINGS_UNTIL = 5 * 60_000;
 /** After this, an acknowledged incident is shown no more. */
 const KNOWN_FOR = 5 * 60_000;
 

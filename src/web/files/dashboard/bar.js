@@ -16,7 +16,19 @@ export function topBar({ siren }) {
   const dot = h("span", { class: "dot" });
   const words = h("span", {});
   const status = h("div", { class: "pill status", role: "status", "aria-label": "Connection" }, dot, words);
-  const sound = h("button", { type: "button", class: "plain", onclick: () => siren.mute(siren.state === "armed") });
+  // Each press arms the siren before its click.
+  let before = "";
+  const note = () => (before = siren.state);
+  const sound = h("button", {
+    type: "button",
+    class: "plain",
+    onpointerdown: note,
+    onkeydown: note,
+    onclick: () => {
+      siren.mute((before || siren.state) === "armed");
+      before = "";
+    },
+  });
   const wokenWords = h("span", {});
   const woken = h(
     "button",

@@ -33,7 +33,7 @@ export function raidBars({ flyTo }) {
     const { open, known } = shown(all, live.me.id, now());
     const fresh = toRaise(all, live.me.id, now(), raised);
     if (fresh.length > 0) raise(fresh);
-    if (open.length === 0) siren.stop();
+    siren.keep(open.map(({ id }) => id));
     for (const { id, raid } of all) {
       if (isUnknown(raid, live.me.id) || withdrawn.has(id)) continue;
       withdrawn.add(id);
@@ -45,7 +45,7 @@ export function raidBars({ flyTo }) {
   }
 
   function raise(fresh) {
-    siren.start();
+    siren.call(fresh);
     const [{ serverId, serverName, id, raid }] = fresh;
     notify(`RAID ${clean(raid.grid)}`, `${clean(raid.alarmName)} · ${clean(serverName)}`, id);
     if (serverId !== live.current?.id) show(serverId);
