@@ -295,3 +295,26 @@ test("what a button could not do is said beside it, and it can be pressed again"
   );
   await close();
 });
+
+test("a camera is named, placed and removed", async () => {
+  const devices = `/paired-servers/${demo.serverId}/devices`;
+  const cameraId = "CAM1";
+  await demo.call("POST", devices, { cameraId });
+  const { page, faults, close } = await openPage(browser, demo);
+  await live(page);
+  await page.getByRole("tab", { name: "Devices" }).click();
+  const row = page.locator("#panel li").filter({ hasText: "Look through it" }).filter({ hasText: cameraId });
+  await row.getByRole("button", { name: "Name and place" }).click();
+  await row.getByRole("textbox", { name: "Name" }).fill("Back door");
+  await row.getByRole("button", { name: "Save" }).click();
+  const named = page.locator("#panel li").filter({ hasText: "Look through it" }).filter({ hasText: "Back door" });
+  await named.getByRole("button", { name: "Name and place" }).click();
+  await named.getByRole("button", { name: "Set its place on the map" }).click();
+  await page.locator("canvas").click({ position: { x: 300, y: 300 } });
+  await named.getByText(/^[A-Z]+[0-9]+/).waitFor();
+  await named.getByRole("button", { name: "Remove" }).click();
+  await named.getByRole("button", { name: "Sure?" }).click();
+  await named.waitFor({ state: "detached" });
+  assert.deepEqual(faults, []);
+  await close();
+});

@@ -1,7 +1,7 @@
 // Cameras: a picture when one looks, and again and again only as long as one keeps looking.
 
 import { get, post } from "../api.js";
-import { bdi, button, clean, fill, h, icon, iconButton, text } from "../ui/dom.js";
+import { attribute, bdi, button, clean, fill, h, icon, iconButton, text } from "../ui/dom.js";
 import { ago, now } from "../ui/time.js";
 import { DEVICES } from "../words/devices.js";
 import { editDevice } from "./device-form.js";
@@ -11,10 +11,10 @@ import { live } from "./live.js";
 const PAUSE = 2000;
 const LONGEST = 2 * 60_000;
 
-export function cameraRow({ id, device }) {
-  const name = clean(device.label || device.name || id);
+export function cameraRow({ id }) {
+  const title = h("span", { class: "title" });
   const facts = h("span", {});
-  const picture = h("img", { class: "frame", alt: DEVICES.frameOf(name), hidden: true });
+  const picture = h("img", { class: "frame", hidden: true });
   const words = h("p", { class: "quiet" });
   const fault = h("p", { class: "fault", role: "status" });
   const look = button(DEVICES.look, () => pull(), { name: "eye" });
@@ -25,12 +25,14 @@ export function cameraRow({ id, device }) {
     "li",
     { class: "row" },
     icon("camera"),
-    h("div", { class: "main" }, h("span", { class: "title" }, bdi(name)), h("div", { class: "quiet" }, facts)),
-    h("span", {}),
+    h("div", { class: "main" }, title, h("div", { class: "quiet" }, facts)),
+    edit,
+    editor,
     h("div", { class: "wide" }, picture, words, fault, h("div", { class: "actions" }, look, keep)),
   );
   let until = 0;
   let url = "";
+  let isGone = false;
 
   async function pull() {
     const server = live.current.id;
@@ -39,7 +41,8 @@ export function cameraRow({ id, device }) {
     fill(fault);
     try {
       const frame = await get(`/paired-servers/${server}/devices/${id}/camera-frame`);
-      if (url) URL.revokeObjectURL(url);
+      if (isGone) return;
+      URL.revokeObjectURL(url);
       url = URL.createObjectURL(frame);
       picture.src = url;
       picture.hidden = false;
@@ -68,8 +71,16 @@ export function cameraRow({ id, device }) {
     text(/** @type {any} */ (look.lastChild), picture.hidden ? DEVICES.look : DEVICES.lookAgain);
   }
 
+  element.gone = () => {
+    isGone = true;
+    stop();
+    URL.revokeObjectURL(url);
+  };
   element.update = ({ device }) => {
     element.device = device;
+    const name = clean(device.label || device.name || id);
+    if (title.textContent !== name) fill(title, bdi(name));
+    attribute(picture, "alt", DEVICES.frameOf(name));
     edit.hidden = live.current?.info.role !== "owner";
     text(facts, [device.grid, DEVICES.reachable[device.reachable]].filter(Boolean).join(" · "));
     if (element.taken) text(words, ago(element.taken));

@@ -83,7 +83,8 @@ export function clean(value) {
  * @param {HTMLElement} parent
  * @param {T[]} entries
  * @param {(entry: T) => string} keyOf
- * @param {(entry: T) => any} make the element; `element.update(entry)` is called if it has it
+ * @param {(entry: T) => any} make the element; `element.update(entry)` is called if it has it, and
+ *   `element.gone()` when it is removed
  */
 export function keyed(parent, entries, keyOf, make) {
   /** @type {Map<string, any>} */
@@ -102,7 +103,10 @@ export function keyed(parent, entries, keyOf, make) {
     if (element === at) at = element.nextElementSibling;
     else parent.insertBefore(element, at);
   }
-  for (const element of known.values()) element.remove();
+  for (const element of known.values()) {
+    element.remove();
+    element.gone?.();
+  }
 }
 
 /** The words of a fault, and when to try again. @param {{ message: string, retryAfter?: number }} problem */
