@@ -54,6 +54,7 @@ export async function overlaySection(reload) {
     const time = new Date().toISOString();
     view.take({
       ...live.current.state,
+      server: { connection: "connected" },
       raids: { example: { grid: "H5", alarmName: "Main base north", count: 3, lastAt: time, endedAt: null, acks: {} } },
     });
     for (const event of live.current.feed.slice(0, 2).reverse()) view.add({ ...event, ts: time });

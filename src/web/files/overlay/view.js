@@ -25,13 +25,14 @@ export class OverlayView {
     /** @type {any} */
     this.state = null;
     this.recent = [];
-    this.heardAt = 0;
+    /** When the link to the game server was last up, and the team was last known then. */
+    this.heardAt = this.teamAt = 0;
   }
 
   /** @param {any} state */
   take(state) {
     this.state = state;
-    this.heardAt = now();
+    this.heard();
     this.draw();
   }
 
@@ -42,8 +43,12 @@ export class OverlayView {
     this.draw();
   }
 
+  /** The relay answers; what it says is of now only while the game server does, too. */
   heard() {
+    const { connection, stale } = this.state?.server ?? {};
+    if (connection !== "connected") return;
     this.heardAt = now();
+    if (!stale?.team) this.teamAt = this.heardAt;
   }
 
   /** Says what is wrong with its address or token; null for nothing. @param {string | null} words */
@@ -52,21 +57,20 @@ export class OverlayView {
   }
 
   draw() {
-    // Rather nothing than something that is not true any longer.
-    const isTrusted = this.heardAt > 0 && now() - this.heardAt < TRUSTED_FOR;
-    const newest = isTrusted && this.show.has("raid") ? this.#raid() : null;
+    // Rather nothing than something that is not true any longer; a raid has its own time.
+    const newest = this.show.has("raid") ? this.#raid() : null;
     this.raid.hidden = !newest;
     if (newest) {
       set(this.raidName, `${OVERLAY_WORDS.raid} ${newest.grid || ""}`);
       set(this.raidFacts, `${newest.alarmName} · ${OVERLAY_WORDS.hits(newest.count)} · ${ago(newest.lastAt)}`);
     }
     for (let at = 0; at < EVENTS; at++) {
-      const event = isTrusted && this.show.has("events") ? this.recent[at] : null;
+      const event = isTrusted(this.heardAt) && this.show.has("events") ? this.recent[at] : null;
       const isNew = event && now() - Date.parse(event.ts) < EVENT_SHOWN;
       set(this.events[at], isNew ? event.title : null);
     }
     const members =
-      isTrusted && this.show.has("team")
+      isTrusted(this.teamAt) && this.show.has("team")
         ? Object.values(this.state?.team?.members ?? {}).filter(({ online }) => online)
         : [];
     for (let at = 0; at < MEMBERS; at++) {
@@ -82,6 +86,9 @@ export class OverlayView {
     return recent.sort((a, b) => (a.lastAt < b.lastAt ? 1 : -1))[0] ?? null;
   }
 }
+
+/** @param {number} heardAt 0: never */
+const isTrusted = (heardAt) => heardAt > 0 && now() - heardAt < TRUSTED_FOR;
 
 function line(root, kind) {
   const element = document.createElement("p");
