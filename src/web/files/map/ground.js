@@ -11,7 +11,7 @@ import { cellOf, letters } from "./grid.js";
 export function drawGround(context, view, { map, picture, isDark, show, unit }) {
   context.fillStyle = map?.background ?? (isDark ? "#12303a" : "#7fa8b0");
   context.fillRect(0, 0, view.width, view.height);
-  if (picture) drawPicture(context, view, map, picture);
+  if (picture && map) drawPicture(context, view, map, picture);
   if (isDark) {
     context.fillStyle = "rgb(6 10 9 / 22%)";
     context.fillRect(0, 0, view.width, view.height);

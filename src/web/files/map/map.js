@@ -16,7 +16,7 @@ import { Motion } from "./motion.js";
 import { noteForm } from "./note-form.js";
 import { Painter } from "./painter.js";
 import { measure, wordsOf } from "./ruler.js";
-import { alarmsOf, countsOf, pictureOf, staleLayers } from "./scene.js";
+import { alarmsOf, countsOf, Picture, staleLayers } from "./scene.js";
 import { layerMenu, mapButtons, shownLayers } from "./tools.js";
 import { View } from "./view.js";
 
@@ -30,8 +30,7 @@ export class LiveMap {
     this.show = shownLayers();
     /** @type {import("./looks.js").Thing[]} */
     this.things = [];
-    /** @type {ImageBitmap | null} */
-    this.picture = null;
+    this.picture = new Picture();
     /** @type {string | null} id of the thing that was chosen */
     this.selected = null;
     /** @type {string | null} id of the thing that is kept in the middle */
@@ -177,7 +176,7 @@ export class LiveMap {
   }
 
   #changeServer() {
-    this.picture = null;
+    this.picture.clear();
     this.selected = this.followed = null;
     this.motion = new Motion();
     this.view.size = live.current?.state?.server?.mapSize ?? 4000;
@@ -189,8 +188,7 @@ export class LiveMap {
   }
 
   async #loadPicture() {
-    const { current } = live;
-    const map = current?.map;
+    const map = live.current?.map;
     if (!map) return;
     if (map.size !== this.view.size) {
       this.view.size = map.size;
@@ -198,9 +196,7 @@ export class LiveMap {
     }
     this.#redraw();
     const edge = Math.max(this.element.clientWidth, this.element.clientHeight) * devicePixelRatio;
-    const blob = await pictureOf(map, edge);
-    if (!blob || current !== live.current) return;
-    this.picture = await createImageBitmap(blob);
+    await this.picture.load(map, edge);
     this.#redraw();
   }
 
@@ -279,7 +275,7 @@ export class LiveMap {
     const isMoving = !this.isReduced();
     this.painter.paint({
       map: live.current?.map ?? null,
-      picture: this.picture,
+      picture: this.picture.bitmap,
       isDark: this.isDark(),
       show: this.show,
       things: this.things,

@@ -16,12 +16,40 @@ export function alarmsOf(server) {
   }));
 }
 
-/** The picture of a map, large enough for a view of this edge in pixels of the screen; null if there is none. */
-export async function pictureOf(map, edge) {
+/** The picture of the ground, decoded. One is kept at a time: they are large. */
+export class Picture {
+  constructor() {
+    /** @type {any} the map of which it is to be */
+    this.map = null;
+    /** @type {ImageBitmap | null} */
+    this.bitmap = null;
+  }
+
+  /** Loads it, large enough for a view of this edge in pixels of the screen, unless another one is wanted meanwhile. */
+  async load(map, edge) {
+    this.map = map;
+    const bitmap = await bitmapOf(map, edge);
+    if (this.map !== map) return bitmap?.close();
+    if (!bitmap) return;
+    this.bitmap?.close();
+    this.bitmap = bitmap;
+  }
+
+  clear() {
+    this.map = null;
+    this.bitmap?.close();
+    this.bitmap = null;
+  }
+}
+
+/** Null if there is no picture now. */
+async function bitmapOf(map, edge) {
   if (!map.image?.url) return null;
   const url = new URL(map.image.url);
   const path = url.pathname.slice((document.documentElement.dataset.base ?? "").length) + url.search;
-  return get(path + (edge > 1600 ? "" : "&size=2048")).catch(() => null);
+  return get(path + (edge > 1600 ? "" : "&size=2048"))
+    .then((blob) => createImageBitmap(blob))
+    .catch(() => null);
 }
 
 /** How many things each layer has. @param {import("./looks.js").Thing[]} things @param {any} map */
