@@ -148,6 +148,7 @@ function world() {
     json: async () => body,
   });
   const missed = { entries: [], lines: [] };
+  let lists = () => answer(200, missed);
   const client = new RelayClient({
     api: "https://api.test",
     relay: "wss://relay.test",
@@ -169,7 +170,8 @@ function world() {
       fetch: async (url) => {
         fetched.push(url);
         if (token === null) throw new TypeError("offline");
-        return url.endsWith("/relay/token") ? answer(token.status, { token: "t" }, token.headers) : answer(200, missed);
+        if (!url.endsWith("/relay/token")) return lists(url);
+        return answer(token.status, token.body ?? { token: "t" }, token.headers);
       },
     },
   });
@@ -195,7 +197,9 @@ function world() {
     missed,
     pass,
     settle,
+    answer,
     answerToken: (value) => (token = value),
+    answerLists: (value) => (lists = value),
     names: () => given.map(([name]) => name),
   };
 }
@@ -265,6 +269,116 @@ test("after a time away it resumes from its position, and gives what was missed 
       ["chat", "c1", true],
     ],
   );
+});
+
+/** A connection that was lost and is there again, when something was missed. */
+async function back(answerLists) {
+  const all = await live();
+  all.answerLists(answerLists(all));
+  all.socket.onclose({ code: 1006, reason: "" });
+  await all.pass(1000);
+  const next = all.sockets[1];
+  next.onopen();
+  next.say({ type: "patch", serverId: "s", epoch: 1, base: 5, seq: 9, patch: [] });
+  await all.pass(10);
+  const given = () =>
+    all.given.filter(([name]) => name === "event" || name === "chat").map(([, , { id }, missed]) => [id, missed]);
+  const lists = () => all.fetched.filter((url) => url.includes("since="));
+  return { ...all, next, givenMissed: given, lists };
+}
+
+test("all pages of what was missed are given, oldest first", async () => {
+  const page = (from, next) => ({
+    entries: Array.from({ length: 200 }, (_, at) => ({ id: `e${from - at}`, ts: String(10_000 + from - at) })),
+    lines: [],
+    next,
+  });
+  const { givenMissed, lists } = await back(({ answer }) => (url) => {
+    if (url.includes("/chat")) return answer(200, { lines: [], next: null });
+    return answer(200, url.includes("before=a%2Fb") ? page(399, null) : page(599, "a/b"));
+  });
+  assert.equal(lists().length, 3);
+  assert.deepEqual(
+    givenMissed().map(([id]) => id),
+    Array.from({ length: 400 }, (_, at) => `e${200 + at}`),
+  );
+});
+
+test("what was missed is asked for until both lists came, and given once", async () => {
+  let [isUp, calls] = [false, 0];
+  const { givenMissed, next, pass, lists } = await back(({ answer }) => (url) => {
+    calls += 1;
+    if (url.includes("/timeline")) return answer(200, { entries: [{ id: "e2", ts: "2" }], next: null });
+    if (isUp) return answer(200, { lines: [{ id: "c1", ts: "1" }], next: null });
+    // A status that may pass, a body that is cut off, and no answer at all.
+    if (calls < 3) return answer(503, {});
+    if (calls < 5) return { ...answer(200, {}), json: () => Promise.reject(new SyntaxError("cut off")) };
+    throw new TypeError("offline");
+  });
+  for (let times = 0; times < 3; times++) {
+    next.say({ type: "patch", serverId: "s", epoch: 1, base: 9 + times, seq: 10 + times, patch: [] });
+    await pass(25_000);
+    next.say({ type: "pong" });
+    await pass(5000);
+  }
+  assert.equal(lists().length, 8, "each half minute, whatever comes meanwhile");
+  assert.deepEqual(givenMissed(), []);
+  isUp = true;
+  await pass(30_000);
+  assert.deepEqual(givenMissed(), [
+    ["e2", true],
+    ["c1", true],
+  ]);
+  await pass(20_000);
+  next.say({ type: "pong" });
+  await pass(20_000);
+  assert.equal(lists().length, 10);
+});
+
+test("a second time away does not end the first one before its events came", async () => {
+  const { givenMissed, next, pass, sockets, lists, answerLists, answer } = await back(
+    ({ answer }) =>
+      () =>
+        answer(503, {}),
+  );
+  await pass(10_000);
+  next.onclose({ code: 1006, reason: "" });
+  answerLists((url) => answer(200, url.includes("/chat") ? { lines: [] } : { entries: [{ id: "e2", ts: "2" }] }));
+  await pass(1000);
+  sockets[2].onopen();
+  sockets[2].say({ type: "patch", serverId: "s", epoch: 1, base: 9, seq: 10, patch: [] });
+  await pass(10);
+  const since = lists().map((url) => new URL(url).searchParams.get("since"));
+  assert.equal(since.length, 3);
+  assert.equal(new Set(since).size, 1);
+  assert.deepEqual(givenMissed(), [["e2", true]]);
+});
+
+test("lists that the service refuses are not asked for again", async () => {
+  const { pass, next, lists } = await back(
+    ({ answer }) =>
+      () =>
+        answer(403, { code: "insufficient_scope" }),
+  );
+  await pass(20_000);
+  next.say({ type: "pong" });
+  await pass(15_000);
+  assert.equal(lists().length, 2);
+});
+
+test("a refusal of something before the service is no end of the sign-in", async () => {
+  const { sockets, given, pass, answerToken } = await live();
+  answerToken({ status: 403, body: { message: "blocked" } });
+  sockets[0].onclose({ code: 1006 });
+  await pass(1000);
+  assert.equal(given.at(-1)[1].state, "waiting");
+  answerToken({ status: 200 });
+  await pass(2000);
+  assert.equal(sockets.length, 2);
+  answerToken({ status: 403, body: { code: "cross_site" } });
+  sockets[1].onclose({ code: 1006 });
+  await pass(4000);
+  assert.equal(given.at(-1)[1].state, "signed_out");
 });
 
 test("it comes back after growing pauses, sooner if it is woken, and never after the sign-in has ended", async () => {

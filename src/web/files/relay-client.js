@@ -14,6 +14,8 @@ const SILENCE_AFTER_WAKE = 3000;
 const RETRY_AFTER = 1000;
 /** A new snapshot of a server is asked for at most this often. */
 const RESYNC_EVERY = 5000;
+/** The events of a time away are asked for again after this, if they did not come. */
+const CATCH_UP_AFTER = 30_000;
 
 /** One connection for any number of servers. */
 export class RelayClient {
@@ -28,11 +30,9 @@ export class RelayClient {
     /** Servers by id: their last position and state. */
     this.servers = new Map();
     this.commands = new Commands(this.platform);
-    this.attempt = 0;
-    this.socket = null;
-    this.timer = this.ticker = null;
+    this.attempt = this.lastHeard = 0;
+    this.socket = this.timer = this.ticker = null;
     this.isOpen = this.isWanted = false;
-    this.lastHeard = 0;
   }
 
   /** Connects, and stays connected until `stop`. */
@@ -44,10 +44,7 @@ export class RelayClient {
   }
 
   stop() {
-    this.isWanted = false;
-    this.#drop(1000);
-    this.#clear();
-    this.#status("stopped");
+    this.#end("stopped");
   }
 
   /**
@@ -107,8 +104,7 @@ export class RelayClient {
     this.#clear();
     this.triedAt = this.platform.now();
     this.#status("connecting");
-    const round = Symbol("round");
-    this.round = round;
+    const round = (this.round = Symbol("round"));
     const minted = await mintToken(this.platform, this.api, this.headers);
     if (this.round !== round || !this.isWanted) return;
     if (minted.date) this.ahead = minted.date - this.platform.now();
@@ -117,12 +113,12 @@ export class RelayClient {
     const socket = new this.platform.WebSocket(`${this.relay}/v1`, [`bearer.${minted.token}`]);
     this.socket = socket;
     this.isOpen = false;
-    this.#heard();
+    this.lastHeard = this.platform.now();
     this.#tick();
     socket.onopen = () => {
       if (this.socket !== socket) return;
       this.isOpen = true;
-      this.#heard();
+      this.lastHeard = this.platform.now();
       for (const [id, server] of this.servers) this.#subscribe(id, server);
       if (this.servers.size === 0) this.#live();
     };
@@ -136,7 +132,7 @@ export class RelayClient {
   }
 
   #receive(data) {
-    this.#heard();
+    this.lastHeard = this.platform.now();
     const message = parsed(data);
     const server = this.servers.get(message.serverId);
     if (server) server.heardAt = this.serviceTime();
@@ -184,7 +180,8 @@ export class RelayClient {
   #changed(serverId, server, changed) {
     this.#live();
     this.#call("state", serverId, server.state, changed);
-    this.#catchUp(serverId, server);
+    if (server.isBehind && this.history) this.#catchUp(serverId, server, this.socket);
+    server.isBehind = false;
   }
 
   /** Something is missing: asks for a snapshot. What is known stays until it comes. */
@@ -205,15 +202,16 @@ export class RelayClient {
     this.#send({ type: "subscribe", serverId, ...position, ...sections });
   }
 
-  /** After a time away: gives the events and lines of chat in between. */
-  async #catchUp(serverId, server) {
-    if (!server.isBehind || !this.history) return;
-    server.isBehind = false;
-    const since = server.awayAt - 2000;
-    server.awayAt = undefined;
+  /** After a time away: gives the events and lines of chat in between, as soon as all of them came. */
+  async #catchUp(serverId, server, socket) {
+    // A later connection asks itself.
+    if (this.socket !== socket || server.awayAt === undefined) return;
     const get = (path) => this.platform.fetch(this.api + path, { headers: this.headers, credentials: "same-origin" });
-    for await (const [kind, entry] of missedSince(get, serverId, since))
-      this.#give(server, kind, serverId, entry, true);
+    const missed = await missedSince(get, serverId, server.awayAt - 2000).catch(() => null);
+    if (!missed) this.platform.setTimeout(() => this.#catchUp(serverId, server, socket), CATCH_UP_AFTER);
+    else if (this.socket === socket) server.awayAt = undefined;
+    const unseen = (missed ?? []).filter(([, { id }]) => !server.seen.has(id));
+    for (const [kind, entry] of unseen) this.#give(server, kind, serverId, entry, true);
   }
 
   /** Gives an event or a line of chat, once. */
@@ -235,10 +233,6 @@ export class RelayClient {
     if (!this.isOpen || !this.socket) return false;
     this.socket.send(JSON.stringify(message));
     return true;
-  }
-
-  #heard() {
-    this.lastHeard = this.platform.now();
   }
 
   #live() {

@@ -71,7 +71,8 @@ export async function mintToken(platform, api, headers) {
   try {
     const answer = await platform.fetch(`${api}/relay/token`, { method: "POST", headers, credentials: "same-origin" });
     const date = Date.parse(answer.headers.get("date") ?? "") || undefined;
-    if (answer.status === 401 || answer.status === 403) {
+    // A 403 without a code of the service is of something in between, and may pass.
+    if (answer.status === 401 || (answer.status === 403 && (await codeOf(answer)))) {
       return { isSignedOut: true, reason: "the sign-in has ended", date };
     }
     if (answer.ok) return { token: (await answer.json()).token, date };
@@ -82,8 +83,16 @@ export async function mintToken(platform, api, headers) {
   }
 }
 
-/** Ids of events and lines of chat that are remembered, so that none is given twice. */
-const REMEMBERED = 500;
+/** The code of a refusal, if the service itself refused. */
+async function codeOf(answer) {
+  return (await answer.json().catch(() => null))?.code;
+}
+
+/** Entries of a page of what was missed, and most pages of a list. */
+const PAGE = 200;
+const MOST_PAGES = 10;
+/** Ids of events and lines of chat that are remembered, so that none is given twice: all that one time away can have. */
+const REMEMBERED = 2 * PAGE * MOST_PAGES;
 
 /** True if this event or line was not given yet. @param {Set<string>} seen @param {{ id?: string }} entry */
 export function isNew(seen, { id }) {
@@ -148,21 +157,35 @@ export class Commands {
 }
 
 /**
- * The events and lines of chat since a time, each list oldest first, as pairs of the handler's name and the entry.
- * Lists that cannot be fetched are left out: the lists themselves are still there for those who load them.
+ * The events and lines of chat since a time, each list oldest first, as pairs of the handler's name and the entry. Fails if
+ * one does not come now; a list that the service refuses is empty.
  * @param {(path: string) => Promise<any>} get @param {string} serverId @param {number} since milliseconds
- * @returns {AsyncGenerator<["event" | "chat", any]>}
+ * @returns {Promise<["event" | "chat", any][]>}
  */
-export async function* missedSince(get, serverId, since) {
-  const time = encodeURIComponent(new Date(since).toISOString());
-  /** @type {[string, string, "event" | "chat"][]} */
-  const lists = [
-    [`/intel/${serverId}/timeline?limit=200&since=${time}`, "entries", "event"],
-    [`/paired-servers/${serverId}/chat?limit=200&since=${time}`, "lines", "chat"],
-  ];
-  for (const [path, list, handler] of lists) {
-    const answer = await get(path).catch(() => null);
-    const entries = answer?.ok ? (await answer.json())[list] : [];
-    for (const entry of entries.sort((a, b) => (a.ts < b.ts ? -1 : 1))) yield [handler, entry];
+export async function missedSince(get, serverId, since) {
+  const query = `limit=${PAGE}&since=${encodeURIComponent(new Date(since).toISOString())}`;
+  const events = await wholeList(get, `/intel/${serverId}/timeline?${query}`, "entries");
+  const lines = await wholeList(get, `/paired-servers/${serverId}/chat?${query}`, "lines");
+  /** @param {"event" | "chat"} kind @returns {["event" | "chat", any][]} */
+  const pairs = (kind, entries) => entries.map((entry) => [kind, entry]);
+  return [...pairs("event", events), ...pairs("chat", lines)];
+}
+
+/** The newest entries of a list, oldest first. @returns {Promise<any[]>} */
+async function wholeList(get, path, list) {
+  const entries = [];
+  let before = "";
+  for (let page = 0; page < MOST_PAGES; page++) {
+    const answer = await get(path + before);
+    if (!answer.ok) {
+      const isRefused = answer.status < 500 && answer.status !== 429 && (await codeOf(answer));
+      if (isRefused) break;
+      throw new Error(`the service answered ${answer.status}`);
+    }
+    const body = await answer.json();
+    entries.push(...body[list]);
+    if (!body.next) break;
+    before = `&before=${encodeURIComponent(body.next)}`;
   }
+  return entries.sort((a, b) => (a.ts < b.ts ? -1 : 1));
 }
