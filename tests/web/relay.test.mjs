@@ -200,6 +200,8 @@ function world() {
     answer,
     answerToken: (value) => (token = value),
     answerLists: (value) => (lists = value),
+    /** No timer runs meanwhile, as on a page that is not seen. */
+    jump: (milliseconds) => (now += milliseconds),
     names: () => given.map(([name]) => name),
   };
 }
@@ -379,6 +381,35 @@ test("a refusal of something before the service is no end of the sign-in", async
   sockets[1].onclose({ code: 1006 });
   await pass(4000);
   assert.equal(given.at(-1)[1].state, "signed_out");
+});
+
+test("a late timer asks before it ends a connection", async () => {
+  const { socket, sockets, pass, jump, settle } = await live();
+  for (let minutes = 0; minutes < 5; minutes++) {
+    jump(60_000);
+    await pass(0);
+    assert.deepEqual(socket.sent.at(-1), { type: "ping" });
+    socket.say({ type: "pong" });
+    await pass(3000);
+    assert.ok(!socket.isClosed);
+  }
+  jump(60_000);
+  await pass(0);
+  await pass(3000);
+  assert.ok(socket.isClosed, "no answer to that");
+  await pass(1000);
+  await settle();
+  assert.equal(sockets.length, 2);
+});
+
+test("a client that was stopped stays so, whatever it asked before", async () => {
+  const { client, sockets, pass, given } = await live();
+  await pass(5000);
+  client.wake();
+  client.stop();
+  await pass(60_000);
+  assert.equal(sockets.length, 1);
+  assert.equal(given.at(-1)[1].state, "stopped");
 });
 
 test("it comes back after growing pauses, sooner if it is woken, and never after the sign-in has ended", async () => {
