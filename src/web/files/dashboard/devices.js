@@ -1,13 +1,14 @@
 // Devices of the server that is shown, by kind.
 
 import { attribute, bdi, clean, empty, fill, h, icon, iconButton, keyed, text } from "../ui/dom.js";
-import { countdown, everySecond, until } from "../ui/time.js";
+import { ago, countdown, everySecond, until } from "../ui/time.js";
 import { DEVICES } from "../words/devices.js";
 import { PAST } from "../words/feed.js";
 import { cameraForm, cameraRow } from "./cameras.js";
 import { editDevice } from "./device-form.js";
 import { staleNote } from "./freshness.js";
 import { groupsBlock } from "./groups.js";
+import { lastTrigger } from "./last-triggers.js";
 import { emit, live, on } from "./live.js";
 
 const KINDS = ["alarm", "switch", "storageMonitor", "camera", "unknown"];
@@ -101,7 +102,8 @@ function row({ id, device }) {
       if (device.kind === "switch") attribute(control, "aria-label", nameOf(device));
     }
     const why = DEVICES.reachable[device.reachable] ?? "";
-    text(facts, [device.grid, why].filter(Boolean).join(" · "));
+    const last = device.kind === "alarm" ? lastTrigger(live.current, id) : null;
+    text(facts, [device.grid, last && DEVICES.lastAt(ago(last)), why].filter(Boolean).join(" · "));
     element.classList.toggle("is-old", device.reachable !== "ok" && device.reachable !== "pending");
     back.update(device);
     if (device.kind === "switch") control.update(device);

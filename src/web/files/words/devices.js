@@ -17,6 +17,7 @@ export const DEVICES = {
   off: "off",
   ringing: "going off",
   quiet: "quiet",
+  lastAt: (age) => `last went off ${age}`,
   reachable: {
     ok: "",
     pending: "not asked yet",
