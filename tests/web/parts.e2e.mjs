@@ -169,6 +169,33 @@ test("a watched price is changed, and no longer watched", async () => {
   await close();
 });
 
+test("watched prices are loaded again at news of a shop, and a form that is open stays", async () => {
+  const watches = `/intel/${demo.serverId}/shops`;
+  const { id } = await demo.call("POST", watches, { itemId: "-1581843485", expectedPrice: 5 });
+  let relay;
+  const prepare = (page) =>
+    page.routeWebSocket(/\/v1$/, (socket) => {
+      const server = socket.connectToServer();
+      server.onMessage((data) => socket.send(data));
+      relay = socket;
+    });
+  const { page, faults, close } = await openPage(browser, demo, { prepare });
+  await live(page);
+  await page.getByRole("tab", { name: "Shops" }).click();
+  await page.getByText("news when it changes from 5").waitFor();
+  await page.getByText(/^Watches and marks are as of (now|.* ago)\.$/).waitFor();
+  await page.getByRole("button", { name: /^Change the watch of/ }).click();
+  await page.getByLabel(/^Expected price/).fill("39");
+  await demo.call("PATCH", `${watches}/${id}`, { expectedPrice: 41 });
+  const event = { id: "news", kind: "shop", title: "The price changed", ts: new Date().toISOString(), data: {} };
+  relay.send(JSON.stringify({ type: "event", serverId: demo.serverId, event }));
+  await page.getByText("news when it changes from 41").waitFor();
+  assert.equal(await page.getByLabel(/^Expected price/).inputValue(), "39");
+  await demo.call("DELETE", `${watches}/${id}`);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("older entries of the feed are shown, each once, to the first", async () => {
   const timeline = `/intel/${demo.serverId}/timeline?limit=500`;
   const gate = (await demo.call("GET", `/paired-servers/${demo.serverId}/devices`)).devices.find(

@@ -4,7 +4,7 @@ import { get, post } from "../api.js";
 import { staleNote } from "../dashboard/freshness.js";
 import { live, on } from "../dashboard/live.js";
 import { attribute, bdi, button, clean, empty, fill, h, icon, keyed, text } from "../ui/dom.js";
-import { now } from "../ui/time.js";
+import { ago, everySecond, now } from "../ui/time.js";
 import { PAST } from "../words/feed.js";
 import { SHOPS } from "../words/shops.js";
 import { priceChart, short } from "./chart.js";
@@ -12,6 +12,9 @@ import { found, offersOf, pointsOf } from "./offers.js";
 import { watchRow } from "./watch.js";
 
 const ROWS = 80;
+/** While they are shown, watches and marks are loaded this often, and this long after the last time at news of a shop. */
+const LOAD_EVERY = 60_000;
+const LOAD_AGAIN = 5000;
 
 /** @param {{ map: import("../map/map.js").LiveMap }} parts */
 export function shopsPanel({ map }) {
@@ -19,20 +22,28 @@ export function shopsPanel({ map }) {
   const count = h("span", { class: "quiet" });
   const list = h("ul", { class: "rows" });
   const none = h("div", {});
-  const watches = h("div", {});
+  const watchHead = h("h3", { class: "group-head", hidden: true }, SHOPS.watches);
+  const watches = h("ul", { class: "rows" });
+  const age = h("p", { class: "quiet shops-age", hidden: true });
   const element = h(
     "div",
     {},
     h("div", { class: "block-head" }, h("h2", {}, SHOPS.title), count),
     staleNote("mapMarkers"),
     h("div", { class: "say" }, search),
+    watchHead,
     watches,
+    age,
     list,
     none,
   );
   /** @type {Map<string, any>} suspicious shops by vendor */
   let suspicious = new Map();
   let watched = [];
+  /** @type {string | null} when the service last saw the shops */
+  let asOf = null;
+  let [loadedAt, due] = [0, 0];
+  let news = "";
 
   function update() {
     const state = live.current?.state;
@@ -62,22 +73,52 @@ export function shopsPanel({ map }) {
   async function load() {
     const { id } = live.current ?? {};
     if (!id) return;
+    loadedAt = Date.now();
+    due = loadedAt + LOAD_EVERY;
     const [scan, own] = await Promise.all([
       get(`/intel/${id}/shops/scan?limit=200`),
       get(`/intel/${id}/shops?limit=100`),
     ]);
+    if (id !== live.current?.id) return;
     suspicious = new Map(scan.results.map((result) => [result.vendorId, result]));
     watched = own.shops;
+    asOf = scan.asOf;
     drawWatches();
     update();
   }
 
+  /** A load that fails is made again, a minute later. */
+  const reload = () => load().catch(() => {});
+
+  function keepUp() {
+    age.hidden = asOf === null || (watched.length === 0 && suspicious.size === 0);
+    text(age, SHOPS.asOf(ago(asOf)));
+    if (element.isConnected && Date.now() >= due) reload();
+  }
+
+  function noteNews() {
+    const newest = live.current?.feed.find(({ kind }) => kind === "shop")?.id ?? "";
+    if (newest !== news) due = Math.min(due, loadedAt + LOAD_AGAIN);
+    news = newest;
+  }
+
+  function changeServer() {
+    suspicious = new Map();
+    watched = [];
+    asOf = null;
+    drawWatches();
+    reload();
+  }
+
   function drawWatches() {
-    const rows = watched.map((watch) => watchRow(watch, load));
-    fill(
+    watchHead.hidden = watched.length === 0;
+    keyed(
       watches,
-      watched.length > 0 && [h("h3", { class: "group-head" }, SHOPS.watches), h("ul", { class: "rows" }, rows)],
+      watched,
+      ({ id }) => id,
+      (watch) => watchRow(watch, reload),
     );
+    keepUp();
   }
 
   function row(offer) {
@@ -174,8 +215,10 @@ export function shopsPanel({ map }) {
   }
 
   on("current mapMarkers", update);
-  on("current", () => load().catch(() => {}));
+  on("current", changeServer);
+  on("feed", noteNews);
+  everySecond(keepUp);
   update();
-  load().catch(() => {});
+  reload();
   return element;
 }

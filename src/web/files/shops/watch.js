@@ -2,20 +2,20 @@
 
 import { patch, remove } from "../api.js";
 import { live } from "../dashboard/live.js";
-import { attribute, bdi, button, fill, h, icon, iconButton } from "../ui/dom.js";
+import { attribute, bdi, button, fill, h, icon, iconButton, text } from "../ui/dom.js";
 import { field, form, select, sureButton } from "../ui/form.js";
 import { DEVICES } from "../words/devices.js";
 import { SHOPS } from "../words/shops.js";
 
-/** @param {any} watch of the API @param {() => Promise<void>} changed */
+/** @param {any} watch of the API, and again at each `update` @param {() => Promise<void>} changed */
 export function watchRow(watch, changed) {
   const path = `/intel/${live.current.id}/shops/${watch.id}`;
   const isOwner = live.current.info.role === "owner";
   const editor = h("div", { class: "wide", hidden: true });
   const edit = iconButton(SHOPS.edit(watch.itemName ?? watch.itemId), "settings", open);
   edit.hidden = !isOwner;
-  const shown = watch.price === null ? "" : `${watch.price} ${watch.currencyName ?? ""} / ${watch.quantity ?? 1}`;
-  const wish = SHOPS.wish(watch.direction, watch.side, watch.expectedPrice);
+  const found = h("span", {});
+  const wish = h("span", {});
   const element = h(
     "li",
     { class: "row" },
@@ -24,12 +24,20 @@ export function watchRow(watch, changed) {
       "div",
       { class: "main" },
       h("span", { class: "title" }, bdi(watch.itemName ?? watch.itemId)),
-      h("div", { class: "quiet" }, h("span", {}, [SHOPS.state[watch.state], shown].filter(Boolean).join(" · "))),
-      h("div", { class: "quiet" }, h("span", {}, wish)),
+      h("div", { class: "quiet" }, found),
+      h("div", { class: "quiet" }, wish),
     ),
     edit,
     editor,
   );
+
+  element.update = (latest) => {
+    watch = latest;
+    const { state, price, currencyName, quantity } = watch;
+    const shown = price === null ? "" : `${price} ${currencyName ?? ""} / ${quantity ?? 1}`;
+    text(found, [SHOPS.state[state], shown].filter(Boolean).join(" · "));
+    text(wish, SHOPS.wish(watch.direction, watch.side, watch.expectedPrice));
+  };
 
   function open() {
     editor.hidden = !editor.hidden;
@@ -49,7 +57,10 @@ export function watchRow(watch, changed) {
         const expectedPrice = price.value.trim() === "" ? null : Number(price.value);
         return patch(path, { expectedPrice, direction: direction.value, side: side.value });
       },
-      done: changed,
+      done: () => {
+        open();
+        changed();
+      },
     });
     const gone = sureButton(SHOPS.unwatch, DEVICES.sure, () => remove(path).then(changed));
     const close = button(DEVICES.close, open);

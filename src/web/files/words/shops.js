@@ -34,6 +34,7 @@ export const SHOPS = {
     returned: "sold again",
   },
   suspicious: "suspicious",
+  asOf: (age) => `Watches and marks are as of ${age}.`,
   each: (price, currency) => `${price} ${currency} each`,
   blueprint: "blueprint",
   worn: "worn",
