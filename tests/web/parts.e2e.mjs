@@ -23,6 +23,22 @@ test("players have their pictures, which come from the service", async () => {
   await close();
 });
 
+test("a picture that did not come is asked for again", async () => {
+  let isUp = false;
+  const prepare = (page) =>
+    page.route(/\/avatar$/, (route) => (isUp ? route.continue() : route.fulfill({ status: 503 })));
+  const { page, faults, close } = await openPage(browser, demo, { prepare });
+  await live(page);
+  await page.locator("#panel .avatar.is-late").first().waitFor();
+  isUp = true;
+  await page.locator("#panel .avatar img").first().waitFor();
+  assert.deepEqual(
+    faults.filter((fault) => !fault.includes("503")),
+    [],
+  );
+  await close();
+});
+
 test("two players of one name keep their own pictures in the chat", async () => {
   const ids = [];
   const prepare = (page) =>
@@ -271,6 +287,9 @@ test("the service registers for the game's pushes, with a login in another tab",
   await page.getByRole("tab", { name: "More" }).click();
   await page.getByText("The game's pushes", { exact: true }).click();
   await page.getByRole("button", { name: "Sign in with the game again" }).click();
+  const renew = page.getByRole("checkbox", { name: /^Let the service renew it/ });
+  assert.equal(await renew.isChecked(), false, "a token is kept only if the player says so");
+  await renew.check();
   await page.getByRole("button", { name: "Sign in with the game", exact: true }).click();
   const link = page.getByRole("link", { name: "Open the game's sign-in in a new tab" });
   const [tab] = await Promise.all([page.context().waitForEvent("page"), link.click()]);

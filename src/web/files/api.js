@@ -75,6 +75,16 @@ async function problemOf(answer) {
   });
 }
 
+/** A random UUID, for `Idempotency-Key`. Browsers make one only on pages of https and of this machine. */
+export function newKey() {
+  if (crypto.randomUUID) return crypto.randomUUID();
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
 /** @param {string} path @returns {Promise<any>} */
 export const get = (path) => call("GET", path);
 

@@ -4,10 +4,13 @@
 import { API } from "../api.js";
 import { colourOf } from "../map/looks.js";
 import { clean, fill, h } from "../ui/dom.js";
+import { everySecond } from "../ui/time.js";
 import { live } from "./live.js";
 
-/** Players without a picture, as long as the page is open: the service is not asked for them again. */
-const without = new Set();
+/** Pauses until a picture that did not come is asked for again, doubled each time, milliseconds. */
+const PAUSES = { least: 10_000, most: 60 * 60_000 };
+/** @type {Map<string, { at: number, pause: number }>} when pictures that did not come are asked for again, by player */
+const later = new Map();
 
 /** A round place for the picture of a player; `show(name)` fills it, with a symbol instead if there is one. */
 export function avatar(id) {
@@ -15,10 +18,34 @@ export function avatar(id) {
   if (id) element.style.setProperty("--member", colourOf(id));
   element.show = (name, symbol) => {
     fill(element, symbol ?? clean(name).slice(0, 1).toUpperCase());
-    if (symbol || !id || !live.config.features.avatars || without.has(id)) return;
+    element.isWanted = Boolean(!symbol && id && live.config.features.avatars);
+    element.load();
+  };
+  element.load = () => {
+    const isDue = Date.now() >= (later.get(id)?.at ?? 0);
+    element.classList.toggle("is-late", element.isWanted && !isDue);
+    if (!element.isWanted || !isDue) return;
     const picture = h("img", { alt: "", width: "64", height: "64", src: `${API}/players/${id}/avatar` });
-    picture.addEventListener("load", () => element.append(picture));
-    picture.addEventListener("error", () => without.add(id));
+    picture.addEventListener("load", () => {
+      later.delete(id);
+      if (element.isWanted && !element.querySelector("img")) element.append(picture);
+    });
+    picture.addEventListener("error", () => {
+      postpone(id);
+      element.classList.toggle("is-late", element.isWanted);
+    });
   };
   return element;
 }
+
+/** A player may have no picture, or the service no connection. */
+function postpone(id) {
+  const { at, pause } = later.get(id) ?? { at: 0, pause: PAUSES.least / 2 };
+  if (Date.now() < at) return;
+  const longer = Math.min(PAUSES.most, 2 * pause);
+  later.set(id, { at: Date.now() + longer, pause: longer });
+}
+
+everySecond(() => {
+  for (const element of document.querySelectorAll(".avatar.is-late")) /** @type {any} */ (element).load();
+});

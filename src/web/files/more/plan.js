@@ -1,6 +1,6 @@
 // The plan: what it unlocks, until when, and how it is paid.
 
-import { get, post } from "../api.js";
+import { get, newKey, post } from "../api.js";
 import { live } from "../dashboard/live.js";
 import { button, h } from "../ui/dom.js";
 import { day } from "../ui/time.js";
@@ -60,6 +60,6 @@ function offer({ tier, price, yearlyPrice, guestsPerServer, watchedShops }) {
 
 /** Leaves for the page of the payment provider. */
 async function go(path, body) {
-  const { url } = await post(path, body, path.endsWith("checkout") ? { "idempotency-key": crypto.randomUUID() } : {});
+  const { url } = await post(path, body, path.endsWith("checkout") ? { "idempotency-key": newKey() } : {});
   location.assign(url);
 }

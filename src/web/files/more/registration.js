@@ -16,9 +16,14 @@ export function registrationBlock(known = "") {
   const element = h("div", { class: "registration" });
 
   function begin() {
-    const renew = h("input", { type: "checkbox", checked: true });
+    // A token of the player's account is kept only if they say so.
+    const renew = h("input", { type: "checkbox" });
     const start = form({
-      fields: [h("p", {}, REGISTRATION.why), h("label", { class: "check" }, renew, REGISTRATION.renew)],
+      fields: [
+        h("p", {}, REGISTRATION.why),
+        h("label", { class: "check" }, renew, REGISTRATION.renew),
+        h("p", { class: "quiet" }, REGISTRATION.renewWhy),
+      ],
       submit: REGISTRATION.begin,
       kind: "primary",
       send: () => post("/credentials/push/registrations", { renew: renew.checked }),

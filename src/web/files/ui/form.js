@@ -1,6 +1,6 @@
 // Forms: fields with their faults beneath, and one request at a time that can be sent again.
 
-import { Problem } from "../api.js";
+import { newKey, Problem } from "../api.js";
 import { attribute, button, fill, h, icon, text, wordsOf } from "./dom.js";
 
 /**
@@ -54,7 +54,7 @@ export function form({ fields, within = [], submit, send, done = () => {}, kind 
     h("div", { class: "actions" }, press),
   );
   const known = [...fields, ...within].filter((one) => one.path);
-  let key = crypto.randomUUID();
+  let key = newKey();
 
   async function submitted(event) {
     event.preventDefault();
@@ -64,7 +64,7 @@ export function form({ fields, within = [], submit, send, done = () => {}, kind 
     for (const one of known) one.show("");
     try {
       const answer = await send(key);
-      key = crypto.randomUUID();
+      key = newKey();
       element.edited = false;
       done(answer);
     } catch (problem) {
