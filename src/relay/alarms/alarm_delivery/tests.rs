@@ -45,7 +45,7 @@ impl Handler<Publication> for Client {
     type Result = usize;
 
     fn handle(&mut self, publication: Publication, _: &mut Self::Context) -> usize {
-        let Publication::DeliverAlarm { frame, acknowledged, taken } = publication else { return 0 };
+        let Publication::DeliverAlarm { frame, acknowledged, taken, .. } = publication else { return 0 };
         if acknowledged.contains(&"alice".into()) {
             return 0;
         }
