@@ -364,3 +364,44 @@ test("a camera is named, placed and removed", async () => {
   assert.deepEqual(faults, []);
   await close();
 });
+
+test("a tracked player shows when they were here, once one looks", async () => {
+  const player = { id: "p", trackerName: "Nightowl", tag: null, online: true, onlineSince: null, lastSeenAt: null };
+  const ago = (minutes) => new Date(Date.now() - minutes * 60_000).toISOString();
+  const sessions = [
+    { from: ago(30), to: null },
+    { from: ago(3000), to: ago(2940) },
+  ];
+  let isUp = false;
+  const prepare = async (page) => {
+    await page.route(
+      (url) => url.pathname === "/",
+      async (route) => {
+        const response = await route.fetch();
+        const body = (await response.text()).replace('"playerStats":false', '"playerStats":true');
+        await route.fulfill({ response, body });
+      },
+    );
+    await page.route(/\/tracking[/?]/, (route) => {
+      if (!route.request().url().includes("/sessions"))
+        return route.fulfill({ json: { players: [player], next: null } });
+      return isUp ? route.fulfill({ json: { sessions, stale: false } }) : route.fulfill({ status: 503, body: "" });
+    });
+  };
+  const { page, faults, close } = await openPage(browser, demo, { prepare });
+  await live(page);
+  await page.getByRole("tab", { name: "More" }).click();
+  await page.getByText("Tracked players", { exact: true }).click();
+  const opener = page.getByRole("button", { name: "When Nightowl was here" });
+  await opener.click();
+  await page.getByText("The service answered 503.").waitFor();
+  isUp = true;
+  await opener.click();
+  await opener.click();
+  await page.getByRole("img", { name: /^When Nightowl was on this server in the last 7 days: 1 h 30 min/ }).waitFor();
+  assert.deepEqual(
+    faults.filter((fault) => !fault.includes("503")),
+    [],
+  );
+  await close();
+});

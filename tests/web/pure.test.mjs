@@ -7,6 +7,7 @@ import { HitGrid } from "../../src/web/files/map/hit.js";
 import { Motion } from "../../src/web/files/map/motion.js";
 import { View } from "../../src/web/files/map/view.js";
 import * as alarmSteps from "../../src/web/files/more/alarm-steps.js";
+import { barsOf, totalOf } from "../../src/web/files/more/sessions.js";
 import { credentialNote, lostChannels, stepsOf } from "../../src/web/files/more/steps.js";
 import { headersOf } from "../../src/web/files/more/template-headers.js";
 import { addressOf, readOptions, sectionsOf } from "../../src/web/files/overlay/options.js";
@@ -169,6 +170,30 @@ test("a price holds until the next one", () => {
     { at: NOW, each: 4 },
   ]);
   assert.deepEqual(pointsOf([], NOW), []);
+});
+
+test("sessions are cut at each midnight of this browser, and one that goes on ends now", () => {
+  // The days of these are those of whatever zone this runs in.
+  const time = (day, hour) => new Date(2026, 10, day, hour).toISOString();
+  const noon = new Date(2026, 10, 26, 12).getTime();
+  const bars = barsOf(
+    [
+      { from: time(26, 6), to: null },
+      { from: time(24, 18), to: time(25, 12) },
+      { from: time(1, 0), to: time(2, 0) },
+    ],
+    noon,
+  );
+  const shown = bars.map(({ row, from, to }) => [row, from, to]);
+  assert.deepEqual(shown, [
+    [4, 0.75, 1],
+    [5, 0, 0.5],
+    [6, 0.25, 0.5],
+  ]);
+  assert.equal(totalOf(bars), "1 d");
+  // The service no longer knows who is online.
+  const lost = barsOf([{ from: time(26, 6), to: null }], noon, Date.parse(time(26, 9)));
+  assert.equal(totalOf(lost), "3 h");
 });
 
 test("the set-up ends when a raid would wake the player", () => {

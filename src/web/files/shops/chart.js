@@ -1,9 +1,9 @@
 // A small chart of a price over time, as steps.
 
+import { label, node } from "../ui/svg.js";
 import { clock } from "../ui/time.js";
 import { SHOPS } from "../words/shops.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [300, 120, 44, 20, 10];
 
 /** @param {{ at: number, each: number }[]} points at least two @param {string} item */
@@ -39,16 +39,4 @@ export function priceChart(points, item) {
 /** A price with at most three digits behind the point. */
 export function short(price) {
   return price >= 100 ? String(Math.round(price)) : String(Number(price.toPrecision(3)));
-}
-
-function label(x, y, words, anchor) {
-  const element = node("text", { x, y, "text-anchor": anchor });
-  element.textContent = words;
-  return element;
-}
-
-function node(name, attributes) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
-  return element;
 }

@@ -74,6 +74,15 @@ export const ACCOUNT = {
   docs: "API",
 };
 
+/** Sessions of tracked players. */
+export const SESSIONS = {
+  show: (player) => `When ${player} was here`,
+  loading: "Loading…",
+  none: (days) => `Not seen here in the last ${days} days.`,
+  total: (total, days) => `${total} in the last ${days} days, by the clock of this device.`,
+  chartOf: (player, total, days) => `When ${player} was on this server in the last ${days} days: ${total} in all`,
+};
+
 export const OVERLAY = {
   title: "Overlay for streams",
   why: "A page for the browser source of your streaming program. It shows live what you choose, and needs no sign-in.",
