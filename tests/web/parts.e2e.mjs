@@ -405,3 +405,25 @@ test("a tracked player shows when they were here, once one looks", async () => {
   );
   await close();
 });
+
+test("an invitation is copied or scanned, and it is said if it cannot be copied", async () => {
+  const permissions = ["clipboard-read", "clipboard-write"];
+  const { page, faults, close } = await openPage(browser, demo, { permissions });
+  await live(page);
+  await page.getByRole("tab", { name: "More" }).click();
+  await page.getByText("Guests of this server", { exact: true }).click();
+  await page.getByRole("button", { name: "Make an invitation link" }).click();
+  await page.getByRole("img", { name: "QR code of this link" }).waitFor();
+  const link = await page.locator("pre").textContent();
+  const copy = page.getByRole("button", { name: "Copy", exact: true });
+  await copy.click();
+  await page.getByRole("button", { name: "Copied" }).waitFor();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), link);
+  await page.evaluate(() => {
+    navigator.clipboard.writeText = () => Promise.reject(new Error("no"));
+  });
+  await page.getByRole("button", { name: "Copied" }).click();
+  await page.getByText("Select the text instead.").waitFor();
+  assert.deepEqual(faults, []);
+  await close();
+});

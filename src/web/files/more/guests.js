@@ -4,6 +4,7 @@ import { get, post, remove } from "../api.js";
 import { live, loadServers } from "../dashboard/live.js";
 import { bdi, button, empty, h } from "../ui/dom.js";
 import { copyable, field, form, sureButton } from "../ui/form.js";
+import { qrPicture } from "../ui/qr.js";
 import { ago } from "../ui/time.js";
 import { ACCOUNT } from "../words/account.js";
 import { accessRow } from "./access.js";
@@ -31,12 +32,14 @@ export async function guestsSection(reload) {
   });
   const byLink = button(ACCOUNT.inviteLink, async () => {
     const { token, url } = await post(`/paired-servers/${id}/guests`, { link: true });
+    const link = url ?? `${location.origin}${location.pathname}#invite=${token}`;
     made.replaceChildren(
       h(
         "div",
         { class: "form" },
         h("p", {}, ACCOUNT.linkOnce),
-        copyable(url ?? `${location.origin}${location.pathname}#invite=${token}`, ACCOUNT.copy),
+        copyable(link, ACCOUNT.copy),
+        qrPicture(link, ACCOUNT.linkPicture) ?? "",
       ),
     );
   });

@@ -4,6 +4,8 @@ import { post } from "../api.js";
 import { live, on } from "../dashboard/live.js";
 import { loadReadiness, setUpFacts, steps } from "../dashboard/readiness.js";
 import { button, clean, fill, h, icon, text } from "../ui/dom.js";
+import { copyButton } from "../ui/form.js";
+import { qrPicture } from "../ui/qr.js";
 import { everySecond, until } from "../ui/time.js";
 import { PAST } from "../words/feed.js";
 import { SET_UP } from "../words/set-up.js";
@@ -99,7 +101,12 @@ export function setUpList({ siren }) {
       "div",
       { class: "wide" },
       left
-        ? [h("p", { class: "code" }, code?.code), h("p", { class: "quiet" }, SET_UP.code(left))]
+        ? [
+            h("p", { class: "code" }, code?.code),
+            h("p", { class: "quiet" }, SET_UP.code(left)),
+            h("div", { class: "actions" }, copyButton(code?.code, SET_UP.copyCode)),
+            qrPicture(code?.code ?? "", SET_UP.codePicture),
+          ]
         : [h("p", { class: "quiet" }, SET_UP.codeOver), button(SET_UP.newCode, getCode)],
     );
   }

@@ -1,6 +1,7 @@
 // Forms: fields with their faults beneath, and one request at a time that can be sent again.
 
 import { newKey, Problem } from "../api.js";
+import { SHELL } from "../words/shell.js";
 import { attribute, button, fill, h, icon, text, wordsOf } from "./dom.js";
 
 /**
@@ -121,13 +122,19 @@ export function sureButton(label, question, does) {
 
 /** A text with a button that copies it. */
 export function copyable(value, label) {
-  const press = button(
-    label,
-    async () => {
-      await navigator.clipboard?.writeText(value).catch(() => {});
-      text(/** @type {any} */ (press.lastChild), "Copied");
-    },
-    { name: "copy" },
-  );
-  return h("div", {}, h("pre", {}, value), h("div", { class: "actions" }, press));
+  return h("div", {}, h("pre", {}, value), h("div", { class: "actions" }, copyButton(value, label)));
+}
+
+/** A button that copies a text, where the browser lets it: not on pages of http. */
+export function copyButton(value, label) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(value);
+    } catch {
+      throw Object.assign(new Error(SHELL.notCopied), { code: "not_copied" });
+    }
+    text(/** @type {any} */ (press.lastChild), SHELL.copied);
+  };
+  const press = button(label, copy, { name: "copy" });
+  return press;
 }

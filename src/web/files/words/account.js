@@ -52,6 +52,7 @@ export const ACCOUNT = {
   invited: "invited",
   noGuests: "A guest sees all of this server, and switches nothing.",
   linkOnce: "Send this link to one person. It works once.",
+  linkPicture: "QR code of this link",
   noInvites: "There is no invitation for you.",
   accept: "Accept",
   leave: "Leave",

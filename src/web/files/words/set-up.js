@@ -31,6 +31,8 @@ export const SET_UP = {
   getCode: "Use a helper program",
   newCode: "Get a new code",
   code: (left) => `Type this code into the helper program. It works for ${left}.`,
+  copyCode: "Copy the code",
+  codePicture: "QR code of this code",
   codeOver: "This code has expired.",
   confirm: (label, network) => `${label || "A device"} in the network ${network} has typed your code. Is it yours?`,
   yes: "Yes, pair it",

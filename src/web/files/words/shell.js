@@ -30,6 +30,8 @@ export const SHELL = {
   parts: "Parts of the dashboard",
   panel: "Details",
   notices: "Raids and notices",
+  copied: "Copied",
+  notCopied: "The browser does not let this page copy. Select the text instead.",
   expand: "Make this larger or smaller",
 };
 
