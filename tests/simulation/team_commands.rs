@@ -151,7 +151,9 @@ impl Judge {
             }
             if let Some((_, text)) = answer.split_once(": t").filter(|_| is_healthy) {
                 let text = text.trim_end_matches(" in 20s");
-                let ends = said[*game].iter().filter(|line| line.ends_with(&format!(": t{text}"))).count();
+                // Timers that end together share a line.
+                let all = said[*game].iter().flat_map(|line| line.split(", "));
+                let ends = all.filter(|said| said.ends_with(&format!(": t{text}"))).count();
                 if ends != 1 {
                     self.broken("a-duration-ends", format!("timer t{text} on game server {game} ended {ends} times"));
                 }
