@@ -275,7 +275,9 @@ mod tests {
             for user in ["ann", "ben"] {
                 testing::user(pool, user);
             }
-            let (began, notes) = (testing::now(), ErasureNotes::default());
+            // The list keeps milliseconds.
+            let began = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
+            let notes = ErasureNotes::default();
             asked.iter().for_each(|user| notes.begin(list, user, began));
             assert_eq!(read(list).unwrap(), [], "nothing of them is committed");
             notes.end(list, &"ben".into(), began);

@@ -242,7 +242,9 @@ fn hasten(db: &mut Db, delivery: &NoticeDelivery, now: Timestamp) -> Result<(), 
 pub fn are_any_ahead(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
     let ahead = notices::table.filter(notices::opened_at.gt(now)).filter(notices::due_at.is_not_null());
     let ahead: Option<String> = ahead.select(notices::incident_id).first(db).optional()?;
-    let waiting = deliveries::table.filter(deliveries::due_at.is_not_null()).filter(deliveries::queued_at.gt(now));
+    // Not `is_not_null`, for which SQLite uses no index.
+    let waiting = deliveries::table.filter(deliveries::due_at.ge(Timestamp::UNIX_EPOCH));
+    let waiting = waiting.filter(deliveries::queued_at.gt(now));
     let waiting: Option<String> = waiting.select(deliveries::id).first(db).optional()?;
     Ok(ahead.is_some() || waiting.is_some())
 }

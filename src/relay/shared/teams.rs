@@ -330,13 +330,15 @@ impl KnownTeams {
     /// The link of this server is in no team. A team without links is kept as long as it remembers what was said: its
     /// link may come back.
     fn leave(&mut self, server: &ServerId, now: Moment) -> Option<TeamKey> {
-        let key = self.joined.remove(server)?;
-        let begun = self.teams.get_mut(&key).is_some_and(|team| {
-            team.leave(server, now);
-            team.must_begin(now)
+        let left = self.joined.remove(server);
+        let begun = left.filter(|key| {
+            self.teams.get_mut(key).is_some_and(|team| {
+                team.leave(server, now);
+                team.must_begin(now)
+            })
         });
         self.sweep(now);
-        begun.then_some(key)
+        begun
     }
 
     fn sweep(&mut self, now: Moment) {
