@@ -1,6 +1,6 @@
 //! Queries of channels, and of the messages that wake users.
 
-use super::{plan, prepare_plans, statements};
+use super::statement_plans::{plan, prepare_plans, statements};
 use crate::{
     db::{
         alarm_rules, channels, deliveries,

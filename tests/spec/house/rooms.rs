@@ -87,7 +87,7 @@ fn the_relay_draws_its_rooms_files_and_imports() {
     let library = Library::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     let drawing = include_str!("../../../src/relay.rs").split("```").nth(1).expect("the rooms are drawn");
     let mut drawn: Vec<(&str, BTreeSet<String>, BTreeSet<String>)> = Vec::new();
-    for line in drawing.lines().filter_map(|line| line.strip_prefix("//! ")) {
+    for line in drawing.lines().filter_map(|line| line.strip_prefix("//! ")).filter(|line| !line.is_empty()) {
         let name = line.split_whitespace().next().expect("a line has a name");
         match line.len() - line.trim_start().len() {
             0 => {

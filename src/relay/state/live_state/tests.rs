@@ -1,10 +1,6 @@
 use serde_json::Value;
 
-use super::{
-    markers::TRUNCATED_BELIEVED,
-    notes::{DEATH_NOTE_LIFE, DEATH_NOTES},
-    *,
-};
+use super::{markers::TRUNCATED_BELIEVED, notes, *};
 use crate::{
     domain::{change::JsonPatch, items::Catalogue, reporting::Reported},
     game::wire::{
@@ -358,15 +354,15 @@ fn a_death_is_an_event_and_a_note_that_expires() {
     assert_eq!(notes(&watched), 1, "{}", watched.client["mapNotes"]);
     watched.update(team_after(0, member(false)));
     assert_eq!(notes(&watched), 1, "the team's answer leaves it alone");
-    watched.now += DEATH_NOTE_LIFE.num_seconds();
+    watched.now += notes::DEATH_NOTE_LIFE.num_seconds();
     watched.tick();
     assert_eq!(notes(&watched), 0);
-    for _ in 0..2 * DEATH_NOTES {
+    for _ in 0..2 * notes::DEATH_NOTES {
         watched.now += 5;
         watched.update(team_after(0, member(true)));
         watched.update(team_after(0, member(false)));
     }
-    assert_eq!(notes(&watched), DEATH_NOTES, "the newest");
+    assert_eq!(notes(&watched), notes::DEATH_NOTES, "the newest");
 }
 
 #[test]
