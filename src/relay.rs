@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! listener   the handshake                                                    > hub client wire
-//! hub        registry of live connections; the only door from api and push    > client game shared wire
+//! hub        registry of live connections; the only door from api and push    > alarms client game market shared state wire
 //!   admitting             which sockets may be open
 //!   presence              pure: who, how many, whether one more may come
 //!   online                users who are online

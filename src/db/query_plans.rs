@@ -396,8 +396,8 @@ fn no_statement_reads_a_whole_table() {
         pool.write_blocking(|db| tracked_players::insert(db, &new, now())).unwrap();
         pool.write_blocking(|db| {
             let mut statements = statements(db, every_query);
-            // An INSERT looks for nothing.
-            statements.retain(|statement| !statement.starts_with("INSERT"));
+            // An INSERT looks for nothing, and neither does a list without members.
+            statements.retain(|statement| !statement.starts_with("INSERT") && !statement.ends_with("(1=0)"));
             assert!(statements.len() > 30 && statements.iter().any(|statement| statement.contains("DELETE")));
             prepare_plans(db);
             for statement in statements {
