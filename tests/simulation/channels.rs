@@ -218,6 +218,8 @@ struct StoredMessages {
     gone: BTreeSet<String>,
     /// Incident, user and time of what users took note of.
     acks: BTreeMap<(String, String), Timestamp>,
+    /// Incidents that have taken others up, and what users had taken note of there: when, is not stored.
+    wholes: BTreeSet<String>,
     incidents: BTreeMap<String, NoticedIncident>,
 }
 
@@ -238,7 +240,7 @@ impl StoredMessages {
 }
 
 fn read(db: &mut Db) -> Result<StoredMessages, DbError> {
-    use schema::{deliveries as d, incident_acks as a, incidents as i};
+    use schema::{deliveries as d, incident_acks as a, incidents as i, merged_incidents as m};
     let columns = (
         d::id,
         d::incident_id,
@@ -261,6 +263,7 @@ fn read(db: &mut Db) -> Result<StoredMessages, DbError> {
         messages: d::table.order(d::id).select(columns).load(db)?,
         channels: channels.load::<(String, String)>(db)?.into_iter().collect(),
         gone: gone.load::<String>(db)?.into_iter().collect(),
+        wholes: m::table.select(m::incident_id).load(db)?.into_iter().collect(),
         acks: acks.into_iter().map(|(incident, user, at)| ((incident, user), at)).collect(),
         incidents: incidents.into_iter().map(|incident| (incident.id.clone(), incident)).collect(),
     })
@@ -423,7 +426,7 @@ impl Judge {
                 }
                 _ => {}
             }
-            let Some(acked) = acked else { continue };
+            let Some(acked) = acked.filter(|_| !stored.wholes.contains(incident)) else { continue };
             let late = stored.messages.iter().find(|message| {
                 message.incident == *incident
                     && message.user == USERS[0]
