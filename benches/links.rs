@@ -191,7 +191,7 @@ impl Service {
                     address: address(n).to_string(),
                     port,
                     player_id: (PLAYER + n as u64).to_string(),
-                    player_token_sealed: vault.seal_player_token(&id, 1),
+                    player_token_sealed: vault.seal_player_token(&id, &address(n).to_string(), port, 1),
                     key_version: 1,
                 };
                 paired_servers::put(db, &id, &pairing, now)?;

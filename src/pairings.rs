@@ -137,6 +137,7 @@ pub fn pair_server(
     }
     let same = known
         .is_some_and(|known| at_address(&known) && known.player_id == player_id && vault.is_player_token(known, token));
+    let player_token_sealed = vault.seal_player_token(&id, &address, port, token);
     let pairing = StoredPairing {
         owner,
         game_server_id: game_server_id.or_else(|| known?.game_server_id.clone()),
@@ -144,7 +145,7 @@ pub fn pair_server(
         address,
         port,
         player_id,
-        player_token_sealed: vault.seal_player_token(&id, token),
+        player_token_sealed,
         key_version: vault.key_version(),
     };
     let is_new = known.is_none();
@@ -292,6 +293,9 @@ mod tests {
             assert!(holds(pool, &replaced.server, 2));
             let moved = paired(pool, pushed("game", "two.example.com"));
             assert_eq!((moved.is_new, moved.changed, &moved.server.id), (false, true, &id));
+            // The token went with it.
+            assert!(holds(pool, &moved.server, 1));
+            assert!(!holds(pool, &PairedServer { address: "one.example.com".into(), ..moved.server }, 1));
             assert_eq!((servers(pool).len(), moved.displaced), (1, None));
         });
     }

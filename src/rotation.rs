@@ -1,4 +1,5 @@
-//! Key rotation that ends: seals the secrets that no request reads with the current key, and reports what still waits.
+//! Key rotation that ends: seals the secrets that no request reads with the current key, and reports what still waits. A
+//! player token from before tokens were bound to address and port counts as sealed by an older key.
 //!
 //! Progress is stored in the rows themselves, so a pass that was cut off at any moment is simply started again. A
 //! secret that does not open is reported and left as it is: its key may be configured again.
@@ -177,11 +178,12 @@ mod tests {
         crypto::{keys::Key32, random::Random, sealer::Sealer},
         db::{
             engine::pool::Pool,
-            paired_servers,
+            paired_servers::{self, PairedServer, StoredPairing},
             push_credentials::{self, SealedBundle, Slot},
             testing::{self, later, now},
         },
         domain::ids::{ServerId, UserId},
+        vault::SecretKind,
     };
 
     fn vault(pool: &Pool, current: u8, previous: Option<u8>, key_version: i32) -> Vault {
@@ -208,8 +210,9 @@ mod tests {
                 push_credentials::mark_proven(db, &user, now(), now())?;
                 push_credentials::upload(db, &user, &bundle(later(1)))?;
                 let id = ServerId::from(format!("server-{number:04}"));
-                let player_token_sealed = vault.seal_player_token(&id, 1);
-                let pairing = paired_servers::StoredPairing { player_token_sealed, ..testing::pairing(user.as_str()) };
+                let pairing = testing::pairing(user.as_str());
+                let player_token_sealed = vault.seal_player_token(&id, &pairing.address, pairing.port, 1);
+                let pairing = StoredPairing { player_token_sealed, ..pairing };
                 paired_servers::put(db, &id, &pairing, now())
             })
             .unwrap();
@@ -236,6 +239,34 @@ mod tests {
             let status = status(&vault(pool, 2, None, 2)).unwrap();
             assert_eq!((status.by_key, status.unreadable), (BTreeMap::from([(2, all)]), vec![]));
             assert_eq!(sweep(&rotated).resealed, 0);
+        });
+    }
+
+    #[test]
+    fn a_pass_binds_tokens_of_before_to_their_game_server() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            let sealer = Sealer::new(&Key32::new([1; 32]), None, 1, Random::system());
+            let sealed = sealer.seal(&SecretKind::PlayerToken.context("server"), b"7");
+            // The key is the current one: the step of the schema has set its number back.
+            let pairing = StoredPairing { player_token_sealed: sealed, key_version: 0, ..testing::pairing("owner") };
+            let (ours, server) = (vault(pool, 1, None, 1), ServerId::from("server"));
+            let before = pool.write_blocking(|db| paired_servers::put(db, &server, &pairing, now())).unwrap();
+            assert!(ours.is_player_token(&before, 7));
+            assert_eq!(status(&ours).unwrap().by_key, BTreeMap::from([(0, 1)]));
+            assert_eq!((sweep(&ours).resealed, sweep(&ours).resealed), (1, 0));
+            assert_eq!(status(&ours).unwrap().by_key, BTreeMap::from([(1, 1)]));
+            let after = pool.read_blocking(|db| paired_servers::get(db, &server)).unwrap();
+            assert!(ours.is_player_token(&after, 7));
+            assert!(!ours.is_player_token(&PairedServer { port: after.port + 1, ..after.clone() }, 7));
+            // A row that is changed past the service is found.
+            let moved = StoredPairing { address: "192.0.2.9".into(), key_version: 1, ..pairing };
+            let moved = StoredPairing { player_token_sealed: after.player_token_sealed, ..moved };
+            pool.write_blocking(|db| paired_servers::put(db, &server, &moved, now())).unwrap();
+            let found = run_here(inspection(&ours, Duration::ZERO)).unwrap();
+            assert_eq!((found.count, sweep(&ours).unreadable.count), (1, 0));
+            let name = "player token of paired server server: not sealed here, or damaged";
+            assert_eq!(found.named[0].to_string(), name);
         });
     }
 

@@ -16,7 +16,7 @@ use secrecy::{ExposeSecret as _, SecretBox, SecretSlice, zeroize::Zeroizing};
 
 use crate::{
     crypto::{
-        sealer::{OpenError, Opened, Sealer},
+        sealer::{OpenError, Opened, SealContext, Sealer},
         vapid::VapidKey,
     },
     db::{
@@ -162,10 +162,11 @@ impl Vault {
         self.sealer.seal(&SecretKind::PushBundle(Slot::InUse).context(user.as_str()), json)
     }
 
-    /// Seals the player token of a paired server.
-    pub fn seal_player_token(&self, server: &ServerId, token: i32) -> Vec<u8> {
-        let digits = Zeroizing::new(token.to_string());
-        self.sealer.seal(&SecretKind::PlayerToken.context(server.as_str()), digits.as_bytes())
+    /// Seals the player token of a paired server for the address and port that its row has.
+    pub fn seal_player_token(&self, server: &ServerId, address: &str, port: u16, token: i32) -> Vec<u8> {
+        let (digits, peer) = (Zeroizing::new(token.to_string()), peer(address, port.into()));
+        let context = SealContext { peer: Some(&peer), ..SecretKind::PlayerToken.context(server.as_str()) };
+        self.sealer.seal(&context, digits.as_bytes())
     }
 
     /// Seals the device of a user's registration, JSON.
@@ -232,7 +233,8 @@ impl Vault {
         Ok(PushBundle { json: opened.plaintext, uploaded_at, uploaded_by })
     }
 
-    /// Opens the player token of a paired server. It is sealed again when the previous key opened it.
+    /// Opens the player token of a paired server, if it was sealed for the address and port of the row. It is sealed again
+    /// when the previous key opened it, or when it was sealed before tokens were bound to address and port.
     pub async fn player_token(&self, server: &ServerId) -> Result<(PairedServer, SecretBox<i32>), VaultError> {
         let server = server.clone();
         let row = self.pool.read(move |db| paired_servers::get(db, &server)).await?;
@@ -328,6 +330,11 @@ fn inspect(
     Ok(Some(batch))
 }
 
+/// The game server that a player token is sealed for. A port has no colon: no two servers are one.
+fn peer(address: &str, port: i32) -> String {
+    format!("{address}:{port}")
+}
+
 fn player_token(plaintext: &SecretSlice<u8>) -> Option<i32> {
     std::str::from_utf8(plaintext.expose_secret()).ok()?.parse().ok()
 }
@@ -337,6 +344,8 @@ struct SealedSecret {
     kind: SecretKind,
     /// Id of the user or paired server.
     row: String,
+    /// The only one that it is sent to.
+    peer: Option<String>,
     bytes: Vec<u8>,
     key_version: i32,
 }
@@ -346,40 +355,50 @@ impl SealedSecret {
         Self {
             kind: SecretKind::PushBundle(slot),
             row: user.to_string(),
+            peer: None,
             bytes: bundle.sealed.clone(),
             key_version: bundle.key_version,
         }
     }
 
     fn player_token(server: &PairedServer) -> Self {
-        let PairedServer { id, player_token_sealed, key_version, .. } = server;
-        let player_token_sealed = player_token_sealed.clone();
-        SealedToken { id: id.clone(), player_token_sealed, key_version: *key_version }.into()
+        Self {
+            kind: SecretKind::PlayerToken,
+            row: server.id.to_string(),
+            peer: Some(peer(&server.address, server.port.into())),
+            bytes: server.player_token_sealed.clone(),
+            key_version: server.key_version,
+        }
     }
 
     fn device(user: &str, device: &SealedDevice) -> Self {
         let SealedDevice { sealed, key_version } = device;
         let (row, bytes) = (user.to_owned(), sealed.clone());
-        Self { kind: SecretKind::RegisteredDevice, row, bytes, key_version: *key_version }
+        Self { kind: SecretKind::RegisteredDevice, row, peer: None, bytes, key_version: *key_version }
     }
 
     fn channel(id: &str, sealed: &[u8], key_version: i32) -> Self {
-        Self { kind: SecretKind::ChannelTarget, row: id.to_owned(), bytes: sealed.to_vec(), key_version }
+        let (row, bytes) = (id.to_owned(), sealed.to_vec());
+        Self { kind: SecretKind::ChannelTarget, row, peer: None, bytes, key_version }
     }
 
     fn vapid_key(SealedVapidKey { sealed: bytes, key_version }: SealedVapidKey) -> Self {
-        Self { kind: SecretKind::VapidKey, row: vapid_keys::ROW.to_owned(), bytes, key_version }
+        Self { kind: SecretKind::VapidKey, row: vapid_keys::ROW.to_owned(), peer: None, bytes, key_version }
+    }
+
+    fn context(&self) -> SealContext<'_> {
+        SealContext { peer: self.peer.as_deref(), ..self.kind.context(&self.row) }
     }
 
     fn open(&self, sealer: &Sealer) -> Result<Opened, OpenError> {
-        sealer.open(&self.kind.context(&self.row), &self.bytes)
+        sealer.open(&self.context(), &self.bytes)
     }
 
     /// Seals the opened secret with the current key; `None` when a newer generation of keys sealed it, whose own
     /// process keeps it current.
     fn reseal(&self, sealer: &Sealer, opened: &Opened) -> Option<Vec<u8>> {
-        let context = self.kind.context(&self.row);
-        (self.key_version <= sealer.key_version()).then(|| sealer.seal(&context, opened.plaintext.expose_secret()))
+        let is_ours = self.key_version <= sealer.key_version();
+        is_ours.then(|| sealer.seal(&self.context(), opened.plaintext.expose_secret()))
     }
 
     /// Stores it as sealed again; false when it was changed since it was read.
@@ -410,12 +429,13 @@ impl SealedSecret {
 }
 
 impl From<SealedToken> for SealedSecret {
-    fn from(SealedToken { id, player_token_sealed: bytes, key_version }: SealedToken) -> Self {
-        Self { kind: SecretKind::PlayerToken, row: id.to_string(), bytes, key_version }
+    fn from(SealedToken { id, address, port, player_token_sealed: bytes, key_version }: SealedToken) -> Self {
+        let peer = Some(peer(&address, port));
+        Self { kind: SecretKind::PlayerToken, row: id.to_string(), peer, bytes, key_version }
     }
 }
 
-/// The secrets of some rows that keys before `key_version` sealed, by row, from after this one on.
+/// The secrets of some rows that wait for this key, by row, from after this one on.
 fn list_older(
     db: &mut Db,
     table: SecretTable,

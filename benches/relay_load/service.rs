@@ -180,7 +180,8 @@ fn prepare(data: &Path, sockets: usize, game: SocketAddr) -> Result<Vec<String>>
     let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &fingerprint, now))?;
     let sealer = Sealer::new(&secrets.credentials_key, None, key_version, random.clone());
     let server = ServerId::from(SERVER);
-    let player_token_sealed = Vault::new(pool.clone(), Arc::new(sealer)).seal_player_token(&server, 1);
+    let player_token_sealed =
+        Vault::new(pool.clone(), Arc::new(sealer)).seal_player_token(&server, &game.ip().to_string(), game.port(), 1);
     let users: Vec<UserId> =
         (0..sockets.div_ceil(CONNECTIONS_PER_USER)).map(|n| UserId::from(format!("user-{n}"))).collect();
     pool.write_blocking(|db: &mut Db| {

@@ -38,9 +38,10 @@ pub struct PairedServer {
     pub port: u16,
     /// SteamID64 of the player whose token it is.
     pub player_id: String,
-    /// The player token, sealed for (`paired_servers`, `player_token_sealed`, this row's id).
+    /// The player token, sealed for (`paired_servers`, `player_token_sealed`, this row's id) and for its address and port.
     pub player_token_sealed: Vec<u8>,
-    /// The number of the key that sealed it; 0: sealed before keys were numbered.
+    /// The number of the key that sealed it; 0: sealed before keys were numbered, or before tokens were bound to address and
+    /// port. Those wait to be sealed again.
     pub key_version: i32,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -54,12 +55,15 @@ pub struct PairedServer {
     pub baseline: Baseline,
 }
 
-/// A player token as it is stored. Without the rest of its row, which may be damaged.
+/// A player token as it is stored, and for which game server. Without the rest of its row, which may be damaged.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = paired_servers)]
 pub struct SealedToken {
     #[diesel(deserialize_as = String)]
     pub id: ServerId,
+    pub address: String,
+    /// As it is stored; a damaged one is no port.
+    pub port: i32,
     pub player_token_sealed: Vec<u8>,
     pub key_version: i32,
 }

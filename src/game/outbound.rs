@@ -21,7 +21,7 @@ pub struct Outbound {
     clock: Clock,
     /// Addresses of this machine and private ones may be connected to.
     allows_private: bool,
-    /// Addresses of this service itself.
+    /// Addresses of this service itself, and of its machine.
     own: RwLock<Vec<IpAddr>>,
     new_addresses: Mutex<NewAddresses>,
     retries: Mutex<Retries>,
@@ -35,7 +35,7 @@ impl Outbound {
         Self { clock, allows_private, own, new_addresses, retries }
     }
 
-    /// Sets the addresses of this service itself.
+    /// Sets the addresses of this service itself, and of its machine.
     pub fn set_own(&self, addresses: Vec<IpAddr>) {
         *self.own.write().unwrap_or_else(PoisonError::into_inner) = addresses;
     }

@@ -23,15 +23,17 @@ pub enum SecretKind {
 }
 
 impl SecretKind {
-    /// Context in which the secret of this row is sealed. Both slots of a user's bundles share one.
+    /// Context in which the secret of this row is sealed. Both slots of a user's bundles share one. A player token has its
+    /// game server as the peer besides.
     pub fn context(self, row: &str) -> SealContext<'_> {
-        match self {
-            Self::PushBundle(_) => SealContext { table: "push_credentials", column: "sealed", owner: row },
-            Self::PlayerToken => SealContext { table: "paired_servers", column: "player_token_sealed", owner: row },
-            Self::RegisteredDevice => SealContext { table: "push_registrations", column: "sealed", owner: row },
-            Self::ChannelTarget => SealContext { table: "channels", column: "sealed", owner: row },
-            Self::VapidKey => SealContext { table: "vapid_keys", column: "sealed", owner: row },
-        }
+        let (table, column) = match self {
+            Self::PushBundle(_) => ("push_credentials", "sealed"),
+            Self::PlayerToken => ("paired_servers", "player_token_sealed"),
+            Self::RegisteredDevice => ("push_registrations", "sealed"),
+            Self::ChannelTarget => ("channels", "sealed"),
+            Self::VapidKey => ("vapid_keys", "sealed"),
+        };
+        SealContext { table, column, owner: row, peer: None }
     }
 }
 

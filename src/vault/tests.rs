@@ -3,6 +3,7 @@ use crate::{
     config::Database,
     crypto::{keys::Key32, random::Random},
     db::{
+        paired_servers::StoredPairing,
         push_credentials::PushCredential,
         testing::{self, later, now},
     },
@@ -31,9 +32,14 @@ fn filled() -> (tempfile::TempDir, Pool) {
     let sealed = vault.seal_push_bundle(&"user".into(), b"{}");
     let bundle = SealedBundle { sealed, key_version: 1, uploaded_at: now(), uploaded_by: None, expires_at: now() };
     pool.write_blocking(|db| push_credentials::upload(db, &"user".into(), &bundle)).unwrap();
-    let before = testing::server(&pool, "user", "server").player_token_sealed;
-    replace_token(&pool, &before, &vault.seal_player_token(&"server".into(), 7), 1);
+    let before = testing::server(&pool, "user", "server");
+    replace_token(&pool, &before.player_token_sealed, &sealed_token(&vault, &before, 7), 1);
     (directory, pool)
+}
+
+/// The token, sealed for the place of this row.
+fn sealed_token(vault: &Vault, row: &PairedServer, token: i32) -> Vec<u8> {
+    vault.seal_player_token(&row.id, &row.address, row.port, token)
 }
 
 fn replace_token(pool: &Pool, before: &[u8], after: &[u8], key_version: i32) {
@@ -80,13 +86,38 @@ async fn a_player_token_that_the_previous_key_opened_is_sealed_with_the_current_
 }
 
 #[tokio::test]
+async fn a_player_token_of_before_is_bound_to_its_game_server_when_it_is_read() {
+    let (_directory, pool) = filled();
+    let (ours, before) = (vault(&pool, 1, None, 1), stored_server(&pool));
+    let older = ours.sealer.seal(&SecretKind::PlayerToken.context("server"), b"7");
+    replace_token(&pool, &before.player_token_sealed, &older, 1);
+    let (_, token) = ours.player_token(&"server".into()).await.unwrap();
+    assert_eq!(*token.expose_secret(), 7);
+    let bound = stored_server(&pool);
+    assert_ne!(bound.player_token_sealed, older);
+    ours.player_token(&"server".into()).await.unwrap();
+    assert_eq!(stored_server(&pool), bound, "once");
+
+    // The address is changed past the service.
+    let elsewhere = StoredPairing {
+        address: "192.0.2.9".into(),
+        player_token_sealed: bound.player_token_sealed,
+        ..testing::pairing("user")
+    };
+    pool.write_blocking(|db| paired_servers::put(db, &"server".into(), &elsewhere, later(1))).unwrap();
+    let refused = ours.player_token(&"server".into()).await;
+    assert!(matches!(refused, Err(VaultError::Unreadable(OpenError::Damaged))));
+}
+
+#[tokio::test]
 async fn what_changed_since_it_was_read_is_not_replaced() {
     let (_directory, pool) = filled();
     let vault = vault(&pool, 2, Some(1), 2);
-    let read = SealedSecret::player_token(&stored_server(&pool));
+    let row = stored_server(&pool);
+    let read = SealedSecret::player_token(&row);
     let resealed = read.reseal(&vault.sealer, &read.open(&vault.sealer).unwrap());
     // Paired again meanwhile.
-    replace_token(&pool, &read.bytes, &vault.seal_player_token(&"server".into(), 8), 2);
+    replace_token(&pool, &read.bytes, &sealed_token(&vault, &row, 8), 2);
     vault.store(read, resealed).await;
     let (_, token) = vault.player_token(&"server".into()).await.unwrap();
     assert_eq!(*token.expose_secret(), 8);
@@ -120,5 +151,11 @@ fn a_token_is_recognised_in_its_own_row_only() {
     let (vault, row) = (vault(&pool, 2, Some(1), 2), stored_server(&pool));
     assert!(vault.is_player_token(&row, 7));
     assert!(!vault.is_player_token(&row, 8));
-    assert!(!vault.is_player_token(&PairedServer { id: "another".into(), updated_at: later(1), ..row }, 7));
+    for other in [
+        PairedServer { id: "another".into(), updated_at: later(1), ..row.clone() },
+        PairedServer { address: "192.0.2.2".into(), ..row.clone() },
+        PairedServer { port: 28_083, ..row },
+    ] {
+        assert!(!vault.is_player_token(&other, 7), "{other:?}");
+    }
 }

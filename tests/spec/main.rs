@@ -8,6 +8,7 @@ mod authorisation;
 mod avatars;
 mod backups;
 mod billing;
+mod bound_tokens;
 mod cameras;
 mod canary;
 mod channels;

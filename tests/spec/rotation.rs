@@ -11,7 +11,11 @@ use std::{
 use chrono::Duration;
 use companion::{
     config::Database,
-    crypto::{keys::Key32, random::Random, sealer::Sealer},
+    crypto::{
+        keys::Key32,
+        random::Random,
+        sealer::{SealContext, Sealer},
+    },
     db::{
         encryption_keys,
         engine::pool::Pool,
@@ -45,7 +49,7 @@ fn user(number: usize) -> UserId {
 }
 
 /// Users with a bundle in use, a staged one and a paired server each, all sealed by the key 1. The bundle of user 7 is
-/// damaged, the player token of user 8 is sealed by a key that is lost.
+/// damaged, the player token of user 8 is sealed by a key that is lost. Player tokens are not bound to their game server yet.
 fn fill(pool: &Pool) {
     let sealer = Sealer::new(&key(1), None, 1, Random::system());
     let lost = Sealer::new(&key(99), None, 1, Random::system());
@@ -211,7 +215,7 @@ async fn rotate(database: &Database, database_url: &str) {
     println!("{readable} secrets moved during {uploads} uploads");
     app.stop().await;
 
-    // The previous key is no longer needed, and the two rows are as they were.
+    // The previous key is no longer needed, player tokens are bound to their game server, and the two rows are as they were.
     let last = secrets(&pool);
     for name in ["InUse user-0007", "Token server-0008"] {
         assert_eq!(last[name], original[name]);
@@ -220,10 +224,14 @@ async fn rotate(database: &Database, database_url: &str) {
     for (name, (sealed, _)) in &last {
         let id = name.rsplit(' ').next().unwrap();
         let opened = match name.starts_with("Token") {
-            true => only_new.open(&TOKEN.context(id), sealed),
+            true => only_new.open(&SealContext { peer: Some("192.0.2.1:28082"), ..TOKEN.context(id) }, sealed),
             false => only_new.open(&BUNDLE.context(id), sealed),
         };
-        assert_eq!(opened.is_ok(), !["InUse user-0007", "Token server-0008"].contains(&name.as_str()), "{name}");
+        assert_eq!(
+            opened.is_ok_and(|opened| opened.current),
+            !["InUse user-0007", "Token server-0008"].contains(&name.as_str()),
+            "{name}"
+        );
     }
     let (code, printed) = keys_status(run(2, None));
     assert_eq!(code, Some(1));

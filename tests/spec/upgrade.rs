@@ -176,6 +176,10 @@ fn expect(db: &mut Db, rows: &Rows, from: usize) {
     let columns = columns(db);
     for (table, row) in rows {
         let kept = row.iter().filter(|(name, _)| {
+            // Stored player tokens wait to be sealed again, and are: `rotation.rs`, `bound_tokens.rs`.
+            if (table.as_str(), name.as_str()) == ("paired_servers", "key_version") {
+                return false;
+            }
             columns.iter().any(|column| &column.table_name == table && &column.column_name == name)
         });
         let conditions: Vec<String> = kept.map(|(column, value)| format!("{column} = {value}")).collect();

@@ -293,7 +293,7 @@ impl Idempotent {
 
 impl KeyedCall {
     fn context(&self) -> SealContext<'_> {
-        SealContext { table: "idempotency_keys", column: "sealed", owner: &self.request.id }
+        SealContext { table: "idempotency_keys", column: "sealed", owner: &self.request.id, peer: None }
     }
 
     fn seal(&self, value: &impl Serialize) -> Result<Vec<u8>, ApiError> {

@@ -212,8 +212,9 @@ fn pair(context: &RelayContext, servers: &[&str]) {
     let paired = context.pool.write_blocking(|db| {
         for server in servers {
             let id = (*server).into();
-            let player_token_sealed = context.vault.seal_player_token(&id, 1);
-            let pairing = StoredPairing { address: host(server), player_token_sealed, ..testing::pairing("alice") };
+            let pairing = StoredPairing { address: host(server), ..testing::pairing("alice") };
+            let player_token_sealed = context.vault.seal_player_token(&id, &pairing.address, pairing.port, 1);
+            let pairing = StoredPairing { player_token_sealed, ..pairing };
             paired_servers::put(db, &id, &pairing, now())?;
         }
         Ok(())

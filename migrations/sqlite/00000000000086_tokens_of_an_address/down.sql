@@ -1,0 +1,2 @@
+-- The number of the key is found by trying.
+SELECT 1;
