@@ -386,14 +386,23 @@ async fn an_upgrade_of_postgres_is_undone_with_the_dump_from_before() {
     let [dump, back, elsewhere] = ["pg_dump ", "{ echo ", "pg_restore --exit-on-error "].map(|start| {
         commands.iter().find(|command| command.starts_with(start)).unwrap_or_else(|| panic!("{start}: {commands:?}"))
     });
-    let shell = |command: &str, url: &str| {
+    let try_shell = |command: &str, url: &str| {
         let command = command.replace("$(date +%F)", "2026-11-22");
         let mut shell = std::process::Command::new("bash");
         let shell = shell.args(["-e", "-o", "pipefail", "-c", &command]).current_dir(directory.path());
         let output = shell.env("DATABASE_URL", url).env("NEW_DATABASE_URL", &new_url).output().unwrap();
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
     };
+    let shell = |command: &str, url: &str| try_shell(command, url).unwrap_or_else(|error| panic!("{command}: {error}"));
     shell(dump, &url);
+    // One that is not there, or was cut off, takes nothing away. Without `pipefail`, as people type it.
+    let whole = std::fs::read(directory.path().join("companion-2026-11-22.dump")).unwrap();
+    std::fs::write(directory.path().join("cut.dump"), &whole[..whole.len() * 3 / 4]).unwrap();
+    for damaged in ["missing.dump", "cut.dump"] {
+        let command = back.replace("companion-2026-11-22.dump", damaged);
+        assert!(try_shell(&format!("set +o pipefail; {command}"), &url).is_err(), "{damaged}");
+        expect(&mut connected(&database), &before.0, before.1);
+    }
     // Twice: what was restored is upgraded and restored again.
     for _ in 0..2 {
         drop(Pool::open(&database).unwrap());
