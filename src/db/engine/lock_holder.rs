@@ -1,9 +1,14 @@
 //! The process that has the serving lock of a PostgreSQL, and whether it is this one.
 //!
 //! A process writes only while it has the lock, though its other connections may live on when the one with the lock ends.
-//! Each of its transactions takes a second lock, of writers, which they share, and then looks who has the first one, before
-//! it is committed. A process that takes the first lock waits until none has the second one. So it sees what was
-//! committed by the process before it, and nothing of that comes later.
+//! Each of its transactions takes a second lock, of writers, which they share, and then looks whether this process has
+//! the first one, before it is committed. A process that takes the first lock waits until none has the second one. So it
+//! sees what was committed by the process before it, and nothing of that comes later.
+//!
+//! A look at `pg_locks` costs as much as a small write (docs/sizing.md). So the connection that has the first lock has a
+//! third one, too, which is its own: a transaction that gets this one knows that the connection has ended. PostgreSQL lets
+//! go of the locks of a connection one after the other: the next process waits for the third one of the process before,
+//! and only then for its writers.
 
 use std::{
     fmt, process,
@@ -16,6 +21,8 @@ use std::{
 use diesel::{
     PgConnection, QueryableByName, RunQueryDsl as _,
     connection::SimpleConnection as _,
+    define_sql_function,
+    dsl::case_when,
     sql_query,
     sql_types::{BigInt, Bool, Integer, Text},
 };
@@ -26,7 +33,10 @@ use crate::{crypto::random::Random, db::engine::error::DbError, domain::time::Ti
 /// The number of the lock: any, but the same in every version.
 pub const SERVING_LOCK: i64 = 0x636f_6d70_7365_7276;
 /// The number of the lock of its writers.
-pub const WRITERS_LOCK: i64 = 0x636f_6d70_7772_6974;
+const WRITERS_LOCK: i64 = 0x636f_6d70_7772_6974;
+/// The first half of the numbers of locks that are a connection's own; the second is PostgreSQL's number of it. Locks with
+/// two numbers are others than those with one.
+const OWN_LOCKS: i32 = 0x636f_6d70;
 /// The row of the lock that is held; in two halves, as PostgreSQL lists it.
 const HELD: &str = "l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.classid::bigint = $1 \
                     AND l.objid::bigint = $2 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
@@ -36,6 +46,18 @@ pub const WAITS: &str = "companion waits";
 pub const SERVES: &str = "companion serves";
 /// PostgreSQL cuts names after 63 bytes.
 const LONGEST_HOST: usize = 17;
+
+define_sql_function! {
+    /// Takes an advisory lock until the transaction ends, beside others who share it. False if it would have to wait.
+    #[sql_name = "pg_try_advisory_xact_lock_shared"]
+    fn try_to_share(lock: BigInt) -> Bool;
+}
+
+define_sql_function! {
+    /// The same, for a lock with two numbers.
+    #[sql_name = "pg_try_advisory_xact_lock_shared"]
+    fn try_to_share_own(class: Integer, connection: Integer) -> Bool;
+}
 
 /// The process that serves, as its connection names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +127,19 @@ pub fn find(db: &mut PgConnection) -> Result<Option<NamedHolder>, DbError> {
     Ok(holders.load(db)?.into_iter().next())
 }
 
+/// Waits until the process that had the lock before writes no more. Call it with the lock taken. Fails if that takes longer
+/// than PostgreSQL gives a query.
+pub fn wait_for_the_one_before(db: &mut PgConnection) -> Result<(), DbError> {
+    db.batch_execute(&format!(
+        "SELECT pg_advisory_lock_shared({OWN_LOCKS}, connection), pg_advisory_unlock_shared({OWN_LOCKS}, connection) \
+         FROM (SELECT objid::integer AS connection FROM pg_locks WHERE locktype = 'advisory' AND granted \
+         AND objsubid = 2 AND classid::bigint = {OWN_LOCKS} AND pid <> pg_backend_pid() \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS ending; \
+         SELECT pg_advisory_lock({WRITERS_LOCK}); SELECT pg_advisory_unlock({WRITERS_LOCK})"
+    ))?;
+    Ok(())
+}
+
 /// The lock of this process, as its transactions see it. Clones share it.
 #[derive(Clone)]
 pub struct LockHold {
@@ -130,9 +165,10 @@ impl LockHold {
         format!("{SERVES} {}{}", since.timestamp_millis(), self.own_end)
     }
 
-    /// Notes that the lock was taken on this connection.
+    /// Notes that the lock was taken on this connection, and takes the one that is the connection's own.
     pub fn is_taken_on(&self, db: &mut PgConnection) -> Result<(), DbError> {
         let own: HoldingConnection = sql_query("SELECT pg_backend_pid() AS connection").get_result(db)?;
+        db.batch_execute(&format!("SELECT pg_advisory_lock({OWN_LOCKS}, {})", own.connection))?;
         self.connection.store(own.connection, Ordering::SeqCst);
         Ok(())
     }
@@ -140,12 +176,11 @@ impl LockHold {
     /// Fails if this process does not have the lock. What succeeds is committed before another process serves, if it is
     /// committed. Call it last in a transaction.
     pub fn check(&self, db: &mut PgConnection) -> Result<(), DbError> {
-        db.batch_execute(&format!("SELECT pg_advisory_xact_lock_shared({WRITERS_LOCK})"))?;
-        let held = sql_query(format!("SELECT l.pid AS connection FROM pg_locks l WHERE {HELD}"));
-        let held = held.bind::<BigInt, _>(SERVING_LOCK >> 32).bind::<BigInt, _>(SERVING_LOCK & 0xffff_ffff);
-        let held: Vec<HoldingConnection> = held.load(db)?;
         let own = self.connection.load(Ordering::SeqCst);
-        if held.iter().any(|held| held.connection == own) {
+        // One question, prepared once for each connection. CASE looks at the second lock after it has the first.
+        let writes = try_to_share(WRITERS_LOCK);
+        let is_lost = diesel::select(case_when(writes, try_to_share_own(OWN_LOCKS, own)).otherwise(true));
+        if !is_lost.get_result::<bool>(db)? {
             return Ok(());
         }
         let reason = match find(db)?.map(|holder| LockHolder(holder.name)) {

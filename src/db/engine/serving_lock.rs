@@ -29,7 +29,7 @@ use crate::{
         self,
         cluster_timeline::NewestTimeline,
         error::DbError,
-        lock_holder::{self, LockHold, LockHolder, NamedHolder, SERVING_LOCK, WAITS, WRITERS_LOCK},
+        lock_holder::{self, LockHold, LockHolder, NamedHolder, SERVING_LOCK, WAITS},
         pool::Db,
         schema_steps,
     },
@@ -230,8 +230,7 @@ impl LockConnection {
         let take = sql_query("SELECT pg_try_advisory_lock($1) AS taken").bind::<BigInt, _>(SERVING_LOCK);
         self.ours = take.get_result::<LockTaken>(&mut self.connection)?.taken;
         if self.ours {
-            let writers = format!("SELECT pg_advisory_lock({WRITERS_LOCK}); SELECT pg_advisory_unlock({WRITERS_LOCK})");
-            self.connection.batch_execute(&writers)?;
+            lock_holder::wait_for_the_one_before(&mut self.connection)?;
         }
         Ok(self.ours)
     }
@@ -278,7 +277,7 @@ mod tests {
         url
     }
 
-    /// Ends the connections to this database that are named so.
+    /// Ends the connections to this database that are named so, and waits until they have.
     fn end(url: &SecretString, name: &str) {
         end_from(&mut engine::open_postgres(url).unwrap(), url, name);
     }
@@ -286,7 +285,7 @@ mod tests {
     fn end_from(connection: &mut PgConnection, url: &SecretString, name: &str) {
         let url = url.expose_secret();
         let database = url.rsplit('/').next().unwrap();
-        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+        let end = "SELECT pg_terminate_backend(pid, 4000) FROM pg_stat_activity \
                    WHERE datname = $2 AND starts_with(application_name, $1)";
         sql_query(end).bind::<Text, _>(name).bind::<Text, _>(database).execute(connection).unwrap();
     }
@@ -438,6 +437,32 @@ mod tests {
         }
         writer.batch_execute("COMMIT").unwrap();
         assert!(waits().unwrap());
+    }
+
+    #[test]
+    fn one_that_takes_the_lock_waits_until_the_connection_of_the_one_before_has_ended() {
+        let Some(postgres) = Postgres::create() else { return };
+        let (url, clock) = (url(&postgres), Clock::system());
+        let ask = || ServingLock::ask(&url, &clock);
+        // It has let go of the lock, and not of its own yet.
+        let mut ending = engine::open_postgres(&url).unwrap();
+        let hold = LockHold::new(&Random::seeded(1));
+        hold.is_taken_on(&mut ending).unwrap();
+        let mut writer = engine::open_postgres(&url).unwrap();
+        writer.batch_execute("BEGIN").unwrap();
+        hold.check(&mut writer).unwrap();
+        writer.batch_execute("ROLLBACK").unwrap();
+        assert!(ask().is_err(), "its transactions take themselves for those of the one that serves");
+        drop(ending);
+        // The connection that asked before may not have ended yet.
+        let _next = loop {
+            let next = ask().unwrap();
+            if matches!(next.state(), LockState::Ours { .. }) {
+                break next;
+            }
+        };
+        writer.batch_execute("BEGIN").unwrap();
+        assert!(hold.check(&mut writer).is_err());
     }
 
     #[test]
