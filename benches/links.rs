@@ -100,7 +100,7 @@ fn links(count: usize, markers: usize) -> Result<()> {
     let directory = TempDir::with_prefix("companion-bench-")?;
     let mut games = Beside::start(&["game-servers", &markers.to_string()])?;
     let service = Service::start(directory.path(), count, games.line()?.parse()?)?;
-    println!("{count} links that nobody watches, {markers} markers each; {WATCHED} links with a client");
+    println!("{count} links that no one watches, {markers} markers each; {WATCHED} links with a client");
     let clients: Vec<String> =
         service.tokens.iter().enumerate().map(|(n, token)| format!("{token} {}", server_id(n).as_str())).collect();
     let list = directory.path().join("clients");

@@ -18,42 +18,42 @@ use crate::{
 };
 
 /// Looks at everything, and reports each finding as it is made. Returns the state of the worst.
-pub async fn examine(settings: Settings, clock: &Clock, mut tell: impl FnMut(&Observation)) -> Diagnosis {
+pub async fn examine(settings: Settings, clock: &Clock, mut report: impl FnMut(&Observation)) -> Diagnosis {
     let mut worst = Diagnosis::Fine;
-    let mut tell = |findings: Vec<Observation>| {
+    let mut report = |findings: Vec<Observation>| {
         for finding in findings {
             worst = worst.max(finding.diagnosis);
-            tell(&finding);
+            report(&finding);
         }
     };
     let (unmade, file) = settings.unmade_secrets();
     let storage = settings.clone().storage();
     match Config::check_only(settings) {
         Ok(config) => {
-            tell(vec![Observation::fine("settings", "they are valid")]);
+            report(vec![Observation::fine("settings", "they are valid")]);
             if !unmade.is_empty() {
                 let text = format!("{} will be made at the first start, in {}", unmade.join(", "), file.display());
-                tell(vec![Observation::doubtful("settings", text)]);
+                report(vec![Observation::doubtful("settings", text)]);
             }
-            tell(config.warnings.iter().map(|line| Observation::doubtful("settings", line)).collect());
-            tell(machine::examine(&config));
+            report(config.warnings.iter().map(|line| Observation::doubtful("settings", line)).collect());
+            report(machine::examine(&config));
             let is_production = config.environment == Environment::Production;
-            tell(machine::backup(&config.data_dir, is_production, clock).into_iter().collect());
+            report(machine::backup(&config.data_dir, is_production, clock).into_iter().collect());
             let (findings, database_clock) = database::examine(&config.database, &config.data_dir, clock);
-            tell(findings);
+            report(findings);
             if unmade.is_empty() {
-                tell(stored_secrets::examine(&config).into_iter().collect());
+                report(stored_secrets::examine(&config).into_iter().collect());
             }
-            tell(machine::ports(&config).await);
-            tell(neighbours::examine(&config, clock, database_clock).await);
+            report(machine::ports(&config).await);
+            report(neighbours::examine(&config, clock, database_clock).await);
         }
         Err(invalid) => {
-            tell(invalid.faults().map(|line| Observation::broken("settings", line)).collect());
-            tell(invalid.warnings.iter().map(|line| Observation::doubtful("settings", line)).collect());
+            report(invalid.faults().map(|line| Observation::broken("settings", line)).collect());
+            report(invalid.warnings.iter().map(|line| Observation::doubtful("settings", line)).collect());
             // The database can be looked at, if at least its place is right.
             if let Ok(StoragePlaces { data_dir, database, .. }) = storage {
-                tell(machine::of_data_dir(&data_dir));
-                tell(database::examine(&database, &data_dir, clock).0);
+                report(machine::of_data_dir(&data_dir));
+                report(database::examine(&database, &data_dir, clock).0);
             }
         }
     }

@@ -468,10 +468,10 @@ fn env_file(matches: &ArgMatches) -> Option<PathBuf> {
 }
 
 fn examine(options: Options) -> ExitCode {
-    let tell = |finding: &doctor::Observation| {
+    let print = |finding: &doctor::Observation| {
         print(&finding.to_string());
     };
-    match actix::System::new().block_on(doctor::examine(options.settings, &Clock::system(), tell)) {
+    match actix::System::new().block_on(doctor::examine(options.settings, &Clock::system(), print)) {
         Diagnosis::Broken => ExitCode::FAILURE,
         Diagnosis::Fine | Diagnosis::Doubtful => ExitCode::SUCCESS,
     }

@@ -382,7 +382,7 @@ fn stuck(target: &mut Target, count: usize) -> Result<Figures> {
     let beside = latency(target)?;
     let each = |now: f64, before: f64| (now - before) / count as f64;
     let (resident, of_kernel) = (each(proportional(target.id())?, before), each(kernel_memory()?, kernel));
-    let Target::Service(service) = target else { return Err("nobody else closes them".into()) };
+    let Target::Service(service) = target else { return Err("no one else closes them".into()) };
     while service.sockets()? > READERS {
         thread::sleep(Duration::from_millis(100));
     }

@@ -147,7 +147,7 @@ fn end_with(service: u32, directory: &Path) {
     static SERVICE: Mutex<Option<(Pid, PathBuf)>> = Mutex::new(None);
     static LISTENING: Once = Once::new();
     let service = Pid::from_raw(service as i32).map(|service| (service, directory.to_owned()));
-    *SERVICE.lock().expect("nobody panics with it") = service;
+    *SERVICE.lock().expect("no one panics with it") = service;
     LISTENING.call_once(|| {
         let wait = || -> Result<()> {
             tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -156,7 +156,7 @@ fn end_with(service: u32, directory: &Path) {
                     _ = terminate.recv() => {}
                     _ = tokio::signal::ctrl_c() => {}
                 }
-                if let Some((service, directory)) = &*SERVICE.lock().expect("nobody panics with it") {
+                if let Some((service, directory)) = &*SERVICE.lock().expect("no one panics with it") {
                     // Both may be gone.
                     let _ = kill_process(*service, Signal::KILL);
                     let _ = fs::remove_dir_all(directory);

@@ -127,12 +127,12 @@ async fn end_customers(context: &BillingContext) -> Result<(), DbError> {
 }
 
 async fn reconcile_nightly(context: &BillingContext) {
-    let tell = |step: ReconcileStep| {
+    let report = |step: ReconcileStep| {
         if let ReconcileStep::Differs { .. } = step {
             log::warn!("reconciliation: {step}");
         }
     };
-    match reconcile(context, ReconcileMode::Heal, tell).await {
+    match reconcile(context, ReconcileMode::Heal, report).await {
         Ok(done) => {
             log::info!("reconciliation compared {} subscriptions, {} differed", done.compared, done.differences)
         }

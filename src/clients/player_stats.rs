@@ -134,12 +134,13 @@ impl RequestPace {
 
     /// Time until there is a place; `None` if there is one.
     fn pause(&self, now: Instant) -> Option<Duration> {
-        let told = self.paused_until.map(|until| until.saturating_duration_since(now)).filter(|pause| !pause.is_zero());
+        let asked_for =
+            self.paused_until.map(|until| until.saturating_duration_since(now)).filter(|pause| !pause.is_zero());
         let full = || {
             let millis = self.millis(now);
             Some(Duration::from_millis(self.window.available_at(millis, usize::MAX)? - millis))
         };
-        told.or_else(full)
+        asked_for.or_else(full)
     }
 
     fn millis(&self, now: Instant) -> u64 {

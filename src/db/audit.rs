@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Bytes that an entry holds of the state before, and of that after. Of more, only size and hash are kept.
-const TOLD_BYTES: usize = 16 * 1024;
+const SNAPSHOT_BYTES: usize = 16 * 1024;
 /// The only row of `audit_head`.
 const HEAD: i32 = 1;
 /// Entries that are read at once to be verified.
@@ -129,7 +129,7 @@ fn bounded(value: Value) -> Value {
     let value = redacted(value);
     let text = value.to_string();
     match text.len() {
-        ..=TOLD_BYTES => value,
+        ..=SNAPSHOT_BYTES => value,
         bytes => json!({ "omitted": true, "bytes": bytes, "sha256": sha256_hex(text.as_bytes()) }),
     }
 }

@@ -378,14 +378,19 @@ mod tests {
         }
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(!opened(&Database::Sqlite(file.path().join("test.db"))));
-        let told = |message: &str| is_retryable_at_start(&DbError::Unavailable(message.to_owned()));
-        assert!(told("connection to server at \"h\", port 5432 failed: FATAL:  the database system is starting up"));
+        let is_retried = |message: &str| is_retryable_at_start(&DbError::Unavailable(message.to_owned()));
+        assert!(is_retried(
+            "connection to server at \"h\", port 5432 failed: FATAL:  the database system is starting up"
+        ));
         for full in ["sorry, too many clients already", "too many connections for role \"u\""] {
             let full = format!("to 127.0.0.1 failed: FATAL:  {full}");
-            assert!(told(&full) && advice(&full).is_some_and(|advice| advice.contains("max_connections")), "{full}");
+            assert!(
+                is_retried(&full) && advice(&full).is_some_and(|advice| advice.contains("max_connections")),
+                "{full}"
+            );
         }
         let closed = "FATAL:  database \"c\" is not currently accepting connections";
-        assert!(told(closed) && advice(closed).is_some_and(|advice| advice.contains("ALLOW_CONNECTIONS true")));
+        assert!(is_retried(closed) && advice(closed).is_some_and(|advice| advice.contains("ALLOW_CONNECTIONS true")));
         for (error, word) in [
             ("canceling statement due to lock timeout", "pg_blocking_pids"),
             ("canceling statement due to statement timeout", "pg_blocking_pids"),
@@ -400,7 +405,7 @@ mod tests {
         assert!(advice(read_only).is_some_and(|advice| advice.contains("before you remount it")));
         for refusal in ["password authentication failed for user \"u\"", "database \"none\" does not exist"] {
             let refused = format!("to ::1 failed: Connection refused\nto 127.0.0.1 failed: FATAL:  {refusal}");
-            assert!(!told(&refused), "{refused}");
+            assert!(!is_retried(&refused), "{refused}");
         }
         let Some(postgres) = Postgres::create() else { return };
         let Database::Postgres(known) = postgres.database() else { unreachable!("it is one") };

@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Largest answer that is read, bytes.
 const MAX_ANSWER: usize = 256 * 1024;
 /// A public profile of the platform.
-const SOMEBODY: &str = "76561197960287930";
+const PUBLIC_PROFILE: &str = "76561197960287930";
 
 /// Asks every service for which there is a key. Nothing is changed there, except that a small object is written to the
 /// bucket and deleted again.
@@ -170,7 +170,7 @@ async fn profile_key(api: &ProfileApi, client: &reqwest::Client) -> Observation 
     const SUBJECT: &str = "profile key";
     const REMEDY: &str = "users have no names; see steamcommunity.com/dev/apikey";
     let request = client.get(api.base_url.at("/ISteamUser/GetPlayerSummaries/v0002/"));
-    match asked(request.query(&[("key", api.key.expose_secret()), ("steamids", SOMEBODY)])).await {
+    match asked(request.query(&[("key", api.key.expose_secret()), ("steamids", PUBLIC_PROFILE)])).await {
         Ok((status, _)) => key(SUBJECT, "PLATFORM_API_KEY", status, REMEDY),
         Err(reason) => untried(SUBJECT, "PLATFORM_API_KEY", &reason),
     }

@@ -185,18 +185,18 @@ mod tests {
 
     #[test]
     fn one_wrong_clock_among_others_does_not_count_and_the_database_comes_last() {
-        let told = |skews: &[i64], database: Option<i64>| {
+        let judged = |skews: &[i64], database: Option<i64>| {
             let found =
                 compared(skews.iter().map(|s| TimeDelta::seconds(*s)).collect(), database.map(TimeDelta::seconds));
             (found.diagnosis, found.text)
         };
-        assert_eq!(told(&[1, 90_000, 0], None).0, Diagnosis::Fine);
-        let (behind, text) = told(&[20, 21, 20], Some(0));
+        assert_eq!(judged(&[1, 90_000, 0], None).0, Diagnosis::Fine);
+        let (behind, text) = judged(&[20, 21, 20], Some(0));
         assert_eq!(behind, Diagnosis::Doubtful);
         assert!(text.contains("20 s behind that of others"), "{text}");
-        let (ahead, text) = told(&[], Some(-600));
+        let (ahead, text) = judged(&[], Some(-600));
         assert_eq!(ahead, Diagnosis::Broken);
         assert!(text.contains("600 s ahead of that of the database"), "{text}");
-        assert_eq!(told(&[], None).0, Diagnosis::Doubtful);
+        assert_eq!(judged(&[], None).0, Diagnosis::Doubtful);
     }
 }

@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn a_secret_is_blacked_out_wherever_it_is_and_whatever_its_form() {
-        let told = json!({
+        let payload = json!({
             "name": "Gate",
             "playerToken": -7,
             "servers": [{ "API_KEY": "k", "pushCredential": { "a": 1 }, "hasCredential": true, "token": null }],
         });
         assert_eq!(
-            redacted(told),
+            redacted(payload),
             json!({
                 "name": "Gate",
                 "playerToken": "[redacted]",

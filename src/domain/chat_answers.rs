@@ -215,7 +215,7 @@ pub fn price(messages: &BotMessages, catalogue: &Catalogue, asked: &str, servers
         let server = shown(server);
         let offers = cheapest(shops, item.id);
         let none = offers.is_empty().then(|| messages.say("price.none", &[("item", &item_name), ("server", &server)]));
-        let told = offers.into_iter().map(|(shop, offer)| {
+        let offered = offers.into_iter().map(|(shop, offer)| {
             let places = [
                 ("item", if offer.key.worn { format!("{item_name} (worn)") } else { item_name.clone() }),
                 ("server", server.clone()),
@@ -227,7 +227,7 @@ pub fn price(messages: &BotMessages, catalogue: &Catalogue, asked: &str, servers
             ];
             messages.say("price.answer", &places.each_ref().map(|(name, value)| (*name, value.as_str())))
         });
-        none.into_iter().chain(told.collect::<Vec<_>>())
+        none.into_iter().chain(offered.collect::<Vec<_>>())
     });
     BotReply::private(lines.collect::<Vec<_>>().join("\n"))
 }
@@ -449,16 +449,16 @@ mod tests {
             machine(3.0, 1.0, "Sold out", &[order("rifle.ak", 1, 1, 0)]),
         ]);
         let servers = [("Island".to_owned(), island), ("Desert".to_owned(), Vec::new())];
-        let told = price(&messages(), Catalogue::embedded(), "ak", &servers);
+        let priced = price(&messages(), Catalogue::embedded(), "ak", &servers);
         assert_eq!(
-            told.text.lines().collect::<Vec<_>>(),
+            priced.text.lines().collect::<Vec<_>>(),
             [
                 r"Assault Rifle on Island: 2 for 600 Scrap at \[Cheap\](http\://evil), A27.",
                 r"Assault Rifle on Island: 1 for 1000 Wood at \[Cheap\](http\://evil), A27.",
                 "No shop sells Assault Rifle on Desert now.",
             ]
         );
-        assert!(told.private);
+        assert!(priced.private);
         assert!(
             price(&messages(), Catalogue::embedded(), "nothing at all", &servers).text.starts_with("I know no item")
         );

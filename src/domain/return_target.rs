@@ -83,12 +83,12 @@ mod tests {
 
     #[test]
     fn a_page_learns_that_the_sign_in_was_cancelled() {
-        for (target, told) in [
+        for (target, sent_to) in [
             ("https://app.example/", "https://app.example/?signIn=cancelled"),
             ("https://app.example/map?server=1#team", "https://app.example/map?server=1&signIn=cancelled#team"),
             ("https://app.example/?signIn=cancelled", "https://app.example/?signIn=cancelled"),
         ] {
-            assert_eq!(cancelled(target), told);
+            assert_eq!(cancelled(target), sent_to);
         }
     }
 

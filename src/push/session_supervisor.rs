@@ -202,8 +202,8 @@ impl SessionSupervisor {
             Err(failure) => {
                 if let Some(refusal) = failure.refusal.clone() {
                     let user = self.user.clone();
-                    let told = self.context.pool.write(move |db| push_refusals::put(db, &user, &refusal)).await;
-                    if let Err(error) = told {
+                    let stored = self.context.pool.write(move |db| push_refusals::put(db, &user, &refusal)).await;
+                    if let Err(error) = stored {
                         log_failure("a refusal was not stored", &error);
                     }
                 }

@@ -275,10 +275,10 @@ impl Hub {
         self.access_version += 1;
         self.link_statuses.remove(&server);
         self.failed.remove(&server);
-        let nobody = AllowedUsers { version: self.access_version, ..AllowedUsers::default() };
-        self.close_only_of(&server, &nobody);
+        let none_allowed = AllowedUsers { version: self.access_version, ..AllowedUsers::default() };
+        self.close_only_of(&server, &none_allowed);
         if let Some(connection) = self.connections.remove(&server) {
-            connection.address.do_send(SetWatchers(nobody.clone()));
+            connection.address.do_send(SetWatchers(none_allowed.clone()));
             connection.address.do_send(StopConnection);
         }
         self.recent.remove(server, self.access_version, self.context.clock.moment());

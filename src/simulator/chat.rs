@@ -300,11 +300,11 @@ async fn register(shared: web::Data<SharedChat>, request: HttpRequest, body: web
         Ok(stored) => HttpResponse::Ok().json(stored),
         Err(ChatRefusal(status, code, errors)) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-            let mut told = json!({ "code": code, "message": format!("Refused: {code}") });
+            let mut refusal = json!({ "code": code, "message": format!("Refused: {code}") });
             if !errors.is_null() {
-                told["errors"] = errors;
+                refusal["errors"] = errors;
             }
-            HttpResponse::build(status).json(told)
+            HttpResponse::build(status).json(refusal)
         }
     }
 }

@@ -242,10 +242,10 @@ mod tests {
     #[test]
     fn an_empty_answer_is_believed_for_a_shorter_time() {
         let at = |minutes: i64| Timestamp::from_timestamp(minutes * 60, 0).unwrap();
-        let nobody = Aliases { known: KnownNames::default(), as_of: at(0), stale: false };
-        assert!(is_fresh(&nobody, at(14)) && !is_fresh(&nobody, at(15)));
+        let empty = Aliases { known: KnownNames::default(), as_of: at(0), stale: false };
+        assert!(is_fresh(&empty, at(14)) && !is_fresh(&empty, at(15)));
         let players = choose("Vex", &NameKey::of("Vex").unwrap(), vec![player("1", "Vex", &[], 0)]);
-        let somebody = Aliases { known: players, ..nobody };
-        assert!(is_fresh(&somebody, at(359)) && !is_fresh(&somebody, at(360)));
+        let known = Aliases { known: players, ..empty };
+        assert!(is_fresh(&known, at(359)) && !is_fresh(&known, at(360)));
     }
 }

@@ -335,12 +335,12 @@ mod tests {
                 let seen = pool.write_blocking(|db| store_look(db, &servers, &online, known_at, at)).unwrap();
                 seen.into_iter().map(|seen| (seen.server.to_string(), seen.event.title)).collect()
             };
-            let told = |server: &str, title: &str| (server.to_owned(), title.to_owned());
+            let notice = |server: &str, title: &str| (server.to_owned(), title.to_owned());
             assert!(look(&["ada"], None, now()).is_empty(), "the first look is no news");
-            let came = [told("one", "Vex came online"), told("two", "VEX came online")];
+            let came = [notice("one", "Vex came online"), notice("two", "VEX came online")];
             assert_eq!(look(&["Vex", "Ada"], Some(now()), later(60)), came);
             assert!(look(&["Vex"], Some(later(60)), later(120)).is_empty());
-            assert_eq!(look(&["Vex"], Some(later(120)), later(180)), [told("one", "Ada went offline")]);
+            assert_eq!(look(&["Vex"], Some(later(120)), later(180)), [notice("one", "Ada went offline")]);
             let players = pool.read_blocking(|db| tracked_players::list(db, &servers[0])).unwrap();
             let seen: Vec<_> = players.iter().map(|player| (player.online_since, player.last_seen_at)).collect();
             assert_eq!(seen, [(None, Some(later(60))), (Some(later(60)), Some(later(180)))]);

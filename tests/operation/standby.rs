@@ -226,7 +226,7 @@ async fn figures_of_a_take_over() {
             sleep(Duration::from_secs(8)).await;
             first.signal(signal);
             let signalled = Instant::now();
-            until("nobody", || async { !serves(&first).await }).await;
+            until("no one", || async { !serves(&first).await }).await;
             game.world(|world| world.fire_alarm(BASE_ALARM));
             until("the second one", || serves(&second)).await;
             let serving = signalled.elapsed();

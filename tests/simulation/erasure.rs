@@ -67,7 +67,7 @@ impl Service {
             None => Ok(None),
         };
         let (hub, push) = (hub.clone(), push.clone());
-        let tell = move |erased: &Option<Erased>| {
+        let notify = move |erased: &Option<Erased>| {
             let Some(Erased { servers, shared, acknowledged, notes, .. }) = erased else { return };
             hub.do_send(UserErased { user: id.clone() });
             servers.iter().cloned().for_each(|server| hub.do_send(ServerRemoved { server }));
@@ -82,7 +82,7 @@ impl Service {
             push.do_send(CredentialChanged { user: id.clone() });
             push.do_send(ServersChanged { user: id });
         };
-        let Ok(Some(erased)) = self.pool.write_and_notify(erase, tell).await else { return false };
+        let Ok(Some(erased)) = self.pool.write_and_notify(erase, notify).await else { return false };
         let mut judge = world.judge.borrow_mut();
         erased.servers.iter().for_each(|server| judge.server_gone(server));
         if let (Some(server), Some(change)) = (shared, change) {
@@ -103,8 +103,8 @@ impl Service {
             this.upload(db, ERASED, PHONES[ERASED].1, &world())
         };
         let push = push.clone();
-        let tell = move |_: &_| push.do_send(CredentialChanged { user: USERS[ERASED].into() });
-        self.pool.write_and_notify(sign_in, tell).await.is_ok()
+        let notify = move |_: &_| push.do_send(CredentialChanged { user: USERS[ERASED].into() });
+        self.pool.write_and_notify(sign_in, notify).await.is_ok()
     }
 }
 

@@ -259,33 +259,33 @@ impl Service {
                 // Threads do not share the world: the pairing is written inline, on this one.
                 let pair = move |db: &mut Db| this.pair(db, paired, &crate::world::world());
                 let (hub, push) = (hub.clone(), push.clone());
-                let tell = move |changed: &bool| {
+                let notify = move |changed: &bool| {
                     push.do_send(ServersChanged { user: USERS[PAIRED[paired].1].into() });
                     let server = crate::world::world().judge.borrow().server(PAIRED[paired].0);
                     let server = server.expect("it has just been paired");
                     hub.do_send(ServerPaired { server: server.clone(), changed: *changed });
                     hub.do_send(ToConnection { server, message: DevicesChanged });
                 };
-                return self.pool.write_and_notify(pair, tell).await.is_ok();
+                return self.pool.write_and_notify(pair, notify).await.is_ok();
             }
             UserAct::Delete(paired) => {
                 let Some(server) = world.judge.borrow().server(PAIRED[paired].0) else { return false };
                 let (owner, id) = (UserId::from(USERS[PAIRED[paired].1]), server.clone());
                 let (hub, push, gone, user) = (hub.clone(), push.clone(), server.clone(), owner.clone());
-                let tell = move |_: &_| {
+                let notify = move |_: &_| {
                     hub.do_send(ServerRemoved { server: gone });
                     push.do_send(ServersChanged { user });
                 };
                 let delete = move |db: &mut Db| paired_servers::delete(db, &owner, &id);
-                if !matches!(self.pool.write_and_notify(delete, tell).await, Ok(true)) {
+                if !matches!(self.pool.write_and_notify(delete, notify).await, Ok(true)) {
                     return false;
                 }
                 world.judge.borrow_mut().server_gone(&server);
             }
             UserAct::SignOut(session) => {
                 let (hub, id) = (hub.clone(), session.clone());
-                let tell = move |_: &_| hub.do_send(SessionEnded { session });
-                return self.pool.write_and_notify(move |db| sessions::delete(db, &id), tell).await.is_ok();
+                let notify = move |_: &_| hub.do_send(SessionEnded { session });
+                return self.pool.write_and_notify(move |db| sessions::delete(db, &id), notify).await.is_ok();
             }
             UserAct::SignIn(user, session) => {
                 let now = world.clock.now();
@@ -305,17 +305,17 @@ impl Service {
                     let token = PHONES[user].1 + u64::from(is_refused);
                     if works || !is_refused { this.upload(db, user, token, &crate::world::world()) } else { Ok(()) }
                 };
-                let tell = move |_: &_| push.do_send(CredentialChanged { user: USERS[user].into() });
-                return self.pool.write_and_notify(upload, tell).await.is_ok();
+                let notify = move |_: &_| push.do_send(CredentialChanged { user: USERS[user].into() });
+                return self.pool.write_and_notify(upload, notify).await.is_ok();
             }
             UserAct::Guest(is_guest) => {
                 let Some(server) = world.judge.borrow().server(PAIRED[0].0) else { return false };
                 let change = world.judge.borrow_mut().guests.attempt(&server, is_guest);
                 let (hub, watched, now) = (hub.clone(), server.clone(), world.clock.now());
-                let tell = move |_: &_| hub.do_send(AccessChanged { server: watched });
+                let notify = move |_: &_| hub.do_send(AccessChanged { server: watched });
                 let of_server = server.clone();
                 let set = move |db: &mut Db| set_guest(db, &of_server, is_guest, now);
-                if self.pool.write_and_notify(set, tell).await.is_err() {
+                if self.pool.write_and_notify(set, notify).await.is_err() {
                     return false;
                 }
                 world.judge.borrow_mut().guests.acknowledge(&server, is_guest, change);

@@ -286,7 +286,7 @@ impl Judge {
             self.broken("sockets-are-counted", format!("{name}: {watchers:?} watch, {row:?}"));
         }
         if watchers.is_empty() && row.state == "delivered" {
-            self.broken("delivered-is-true", format!("{name}: nobody watches, {row:?}"));
+            self.broken("delivered-is-true", format!("{name}: no one watches, {row:?}"));
         }
         for dashboard in watchers {
             let first = FIRST_HEALTHY_ALARM + ANNOUNCED_WITHIN;

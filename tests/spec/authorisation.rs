@@ -528,14 +528,14 @@ impl Scene {
         // Users cannot block themselves.
         let inviter = if caller == Stranger { &self.user } else { &self.blocked };
         let body = body.replace("{inviter}", inviter);
-        let mut nobody = self.app.browser();
+        let mut visitor = self.app.browser();
         let (browser, request) = match caller {
-            Helper => (&mut nobody, self.helper.request(method, &path)),
-            Overlay => (&mut nobody, self.overlay.request(method, &path)),
+            Helper => (&mut visitor, self.helper.request(method, &path)),
+            Overlay => (&mut visitor, self.overlay.request(method, &path)),
             ReadToken | DevicesToken | ChatToken => {
                 let token = &self.tokens[caller as usize - ReadToken as usize];
-                let request = nobody.request(method, &path).header(AUTHORIZATION, format!("Bearer {token}"));
-                (&mut nobody, request)
+                let request = visitor.request(method, &path).header(AUTHORIZATION, format!("Bearer {token}"));
+                (&mut visitor, request)
             }
             _ => {
                 let browser = match caller {
@@ -543,7 +543,7 @@ impl Scene {
                     Guest => &mut self.guest_browser,
                     Stranger => &mut self.stranger,
                     Administrator => &mut self.admin,
-                    _ => &mut nobody,
+                    _ => &mut visitor,
                 };
                 let request = browser.request(method, &path).header(ORIGIN, FRONTEND);
                 (browser, request)

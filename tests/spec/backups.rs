@@ -87,8 +87,8 @@ async fn a_backup_that_was_taken_under_load_restores_all_that_was_acknowledged_b
     assert!(taken.status.success() && written > 0, "{}", text(&taken));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1, "nothing else is left");
-    let told = text(&taken);
-    assert!(told.contains("not in it: SESSION_SECRET, SESSION_SALT, CREDS_ENCRYPTION_KEY"), "{told}");
+    let output = text(&taken);
+    assert!(output.contains("not in it: SESSION_SECRET, SESSION_SALT, CREDS_ENCRYPTION_KEY"), "{output}");
     let verified = run(verify(&file)).await;
     assert!(verified.status.success() && text(&verified).contains("The backup is whole"), "{}", text(&verified));
     app.stop().await;
@@ -134,8 +134,8 @@ async fn a_backup_that_was_cut_off_or_changed_is_refused_and_leaves_nothing() {
     for (number, damaged) in cut.into_iter().chain(flipped).enumerate() {
         fs::write(&file, damaged).unwrap();
         let verified = run(verify(&file)).await;
-        let told = text(&verified);
-        assert!(verified.status.code() == Some(1) && told.contains("the backup is damaged"), "{number}: {told}");
+        let output = text(&verified);
+        assert!(verified.status.code() == Some(1) && output.contains("the backup is damaged"), "{number}: {output}");
         let into = directory.path().join("restored/deep");
         assert_eq!(run(restore(&file, &into)).await.status.code(), Some(1), "{number}");
         assert!(!directory.path().join("restored").exists(), "{number}");
@@ -170,16 +170,16 @@ async fn an_archive_is_not_read_into_memory_because_it_says_so() {
     let file = directory.path().join("it.tar");
     for kind in [tar::EntryType::GNULongName, tar::EntryType::GNULongLink, tar::EntryType::XHeader] {
         with_extension(&file, kind, 1_500_000_000);
-        let told = text(&run(verify(&file)).await);
-        assert!(told.contains("an entry of a kind that no backup has"), "{kind:?}: {:.300}", told);
+        let output = text(&run(verify(&file)).await);
+        assert!(output.contains("an entry of a kind that no backup has"), "{kind:?}: {:.300}", output);
     }
     let mut header = tar::Header::new_gnu();
     header.set_path("manifest.json").unwrap();
     header.set_size(1_500_000_000);
     header.set_cksum();
     fs::write(&file, header.as_bytes()).unwrap();
-    let told = text(&run(verify(&file)).await);
-    assert!(told.contains("manifest.json has 1500000000 bytes"), "{told}");
+    let output = text(&run(verify(&file)).await);
+    assert!(output.contains("manifest.json has 1500000000 bytes"), "{output}");
 }
 
 /// The backup with another manifest.
@@ -234,10 +234,10 @@ async fn a_manifest_has_no_control_characters_for_the_terminal() {
     for (archive, is_whole) in [(marked, true), (newer, false), (other, false)] {
         fs::write(&file, archive).unwrap();
         let verified = run(verify(&file)).await;
-        let told = text(&verified);
-        assert_eq!(verified.status.success(), is_whole, "{told:?}");
-        assert!(told.contains("\\u{1b}[2J\\u{9b}1m"), "{told:?}");
-        assert!(told.chars().all(|character| character == '\n' || !character.is_control()), "{told:?}");
+        let output = text(&verified);
+        assert_eq!(verified.status.success(), is_whole, "{output:?}");
+        assert!(output.contains("\\u{1b}[2J\\u{9b}1m"), "{output:?}");
+        assert!(output.chars().all(|character| character == '\n' || !character.is_control()), "{output:?}");
     }
 }
 
@@ -259,21 +259,21 @@ async fn a_restore_says_where_images_are_that_the_service_will_not_find() {
     assert!(taken.status.success(), "{}", text(&taken));
 
     let place = |name: &str| directory.path().join(name);
-    let told = async |arguments: Vec<String>| {
+    let output = async |arguments: Vec<String>| {
         let restored = run(arguments).await;
         assert!(restored.status.success(), "{}", text(&restored));
         text(&restored)
     };
-    let said = told(restore(&file, &place("a"))).await;
+    let said = output(restore(&file, &place("a"))).await;
     assert!(!said.contains("images"), "they are where they were: {said}");
-    let said = told(with_bucket(restore(&file, &place("b")))).await;
+    let said = output(with_bucket(restore(&file, &place("b")))).await;
     let images = place("b").join("images").display().to_string();
     assert!(said.contains(&images) && said.contains("into the bucket pictures"), "{said}");
     assert_eq!(fs::read_dir(place("b").join("images/images")).unwrap().count(), 1);
-    let said = told(restore(&in_bucket, &place("c"))).await;
+    let said = output(restore(&in_bucket, &place("c"))).await;
     let images = place("c").join("images").display().to_string();
     assert!(said.contains(&format!("were in S3: copy them into {images}")), "{said}");
-    let said = told(with_bucket(restore(&in_bucket, &place("d")))).await;
+    let said = output(with_bucket(restore(&in_bucket, &place("d")))).await;
     assert!(said.contains("looks for them in the bucket pictures"), "{said}");
 }
 
@@ -323,10 +323,10 @@ async fn a_postgres_is_left_to_its_own_tools() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("it.tar").display().to_string();
     let refused = run(vec!["backup".into(), file, format!("--database-url={}", postgres.url())]).await;
-    let told = text(&refused);
+    let output = text(&refused);
     assert_eq!(refused.status.code(), Some(1));
     for word in ["pg_dump", "alarms.journal", "images/"] {
-        assert!(told.contains(word), "{told}");
+        assert!(output.contains(word), "{output}");
     }
 }
 

@@ -209,9 +209,9 @@ async fn each_reason_for_no_frame_has_its_code() {
     let mut bob = app.signed_in(BOB).await;
     bob.get(&camera).await.expect_problem(404, "not_found");
     bob.get(&format!("/paired-servers/{server}/cameras")).await.expect_problem(404, "not_found");
-    let mut nobody = app.browser();
-    nobody.get(&camera).await.expect_problem(401, "unauthenticated");
-    nobody.get(&format!("/paired-servers/{server}/cameras")).await.expect_problem(401, "unauthenticated");
+    let mut visitor = app.browser();
+    visitor.get(&camera).await.expect_problem(401, "unauthenticated");
+    visitor.get(&format!("/paired-servers/{server}/cameras")).await.expect_problem(401, "unauthenticated");
 }
 
 /// Slow, as the deadline is five seconds.

@@ -33,7 +33,7 @@ async fn what_the_owner_says_is_said_once_and_shown_as_it_is_kept() {
     assert_eq!(answer.status, 201, "{}", answer.text());
     let said = answer.json();
     assert_eq!((&said["author"], &said["text"]), (&json!(TEAM[0].1), &json!("raid tonight?")));
-    assert_eq!(client.expect("chat").await["chat"], said, "everybody else is told the same");
+    assert_eq!(client.expect("chat").await["chat"], said, "all others get the same");
     game.world(|world| world.say(TEAM[1].0, "yes"));
     let yes = client.expect("chat").await;
     assert_eq!(yes["chat"]["text"], "yes", "and nothing in between");
@@ -107,7 +107,7 @@ async fn lines_are_kept_once_over_reconnects_and_restarts() {
     let mut client = RelayClient::watching(&app, &mut again, &server).await;
     client.until(&server, |state| is_complete(state, 0)).await;
     game.world(|world| world.say(TEAM[1].0, "and now"));
-    assert_eq!(client.expect("chat").await["chat"]["text"], "and now", "what was kept is not told again");
+    assert_eq!(client.expect("chat").await["chat"]["text"], "and now", "what was kept is not sent again");
 }
 
 #[actix_web::test]
@@ -215,7 +215,7 @@ async fn bad_lines_and_queries_are_refused_and_nothing_is_said() {
             break;
         }
     }
-    refused.expect("nobody floods a team").expect_problem(429, "rate_limited");
+    refused.expect("no one floods a team").expect_problem(429, "rate_limited");
     let request = alice.request(Method::POST, &path).header(ORIGIN, FRONTEND).body("text");
     alice.send(request).await.expect_problem(415, "unsupported_media_type");
 }

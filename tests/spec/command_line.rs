@@ -40,7 +40,7 @@ fn untouched(directory: &TempDir) -> bool {
 
 #[test]
 fn a_look_makes_nothing_and_says_that_nothing_is_there() {
-    for (command, told) in [
+    for (command, words) in [
         (&["keys", "status"][..], "data/secrets.env"),
         (&["alarms"], "data/companion.db does not exist"),
         (&["audit", "verify"], "data/companion.db does not exist"),
@@ -51,7 +51,7 @@ fn a_look_makes_nothing_and_says_that_nothing_is_there() {
         let output = companion(directory.path()).args(command).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{command:?}: {text}");
-        assert!(text.contains(told), "{command:?}: {text}");
+        assert!(text.contains(words), "{command:?}: {text}");
         assert!(untouched(&directory), "{command:?}");
     }
     let directory = TempDir::new().unwrap();
@@ -390,10 +390,10 @@ fn a_device_to_toggle_that_does_not_exist_or_is_no_switch_is_reported() {
     let directory = TempDir::new().unwrap();
     let mut demo = companion(directory.path());
     let _running = until_printed(demo.args(["demo", "--port=0", "--data-dir=it"]), "The demo is running");
-    for (device, told) in [("999", "there is no device 999"), ("4244", "not_a_switch")] {
+    for (device, words) in [("999", "there is no device 999"), ("4244", "not_a_switch")] {
         let watch = ["watch", "it/demo.json", "--toggle", device];
         let output = companion(directory.path()).args(watch).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(1) && text.contains(told), "{text}");
+        assert!(output.status.code() == Some(1) && text.contains(words), "{text}");
     }
 }

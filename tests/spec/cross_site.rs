@@ -77,9 +77,9 @@ async fn a_cookie_changes_something_for_our_own_pages_only() {
         // Reading changes nothing, and without a cookie there is nothing to abuse.
         let request = with(alice.request(Method::GET, "/me"));
         assert_eq!(alice.send(request).await.status, 200, "{caller}");
-        let mut nobody = app.browser();
-        let request = with(nobody.request(Method::POST, "/pairing/device/code"));
-        nobody.send(request).await.expect_problem(401, "unauthenticated");
+        let mut visitor = app.browser();
+        let request = with(visitor.request(Method::POST, "/pairing/device/code"));
+        visitor.send(request).await.expect_problem(401, "unauthenticated");
         let request = with(alice.request(Method::POST, "/auth/signout"));
         assert_eq!(alice.send(request).await.status, if may { 204 } else { 403 }, "{caller}");
     }
@@ -181,7 +181,7 @@ async fn pages_of_other_origins_may_call_with_a_token_and_never_with_a_cookie() 
     let helper = app.paired(&mut alice).await;
     let token = format!("Bearer {}", helper.token);
     let anybody = |status: u16| (status, "*".to_owned(), String::new());
-    let nobody = |status: u16| (status, String::new(), String::new());
+    let unlisted = |status: u16| (status, String::new(), String::new());
     let preflight =
         |method, headers| [("access-control-request-method", method), ("access-control-request-headers", headers)];
     for (path, method, headers, expected) in [
@@ -189,15 +189,15 @@ async fn pages_of_other_origins_may_call_with_a_token_and_never_with_a_cookie() 
         ("/relay/token", "POST", "content-type, AUTHORIZATION", anybody(200)),
         ("/credentials/push", "PUT", "authorization,content-type", anybody(200)),
         // Without a token there is nothing that such a page may do.
-        ("/relay/token", "POST", "content-type", nobody(400)),
-        ("/relay/token", "POST", "", nobody(400)),
+        ("/relay/token", "POST", "content-type", unlisted(400)),
+        ("/relay/token", "POST", "", unlisted(400)),
         // Other methods, and routes that take no token.
-        ("/relay/token", "DELETE", "authorization", nobody(400)),
-        ("/credentials/push", "DELETE", "authorization", nobody(400)),
-        ("/me", "GET", "authorization", nobody(400)),
-        ("/pairing/device/code", "POST", "authorization", nobody(400)),
-        ("/admin/users", "GET", "authorization", nobody(400)),
-        ("/nothing", "GET", "authorization", nobody(400)),
+        ("/relay/token", "DELETE", "authorization", unlisted(400)),
+        ("/credentials/push", "DELETE", "authorization", unlisted(400)),
+        ("/me", "GET", "authorization", unlisted(400)),
+        ("/pairing/device/code", "POST", "authorization", unlisted(400)),
+        ("/admin/users", "GET", "authorization", unlisted(400)),
+        ("/nothing", "GET", "authorization", unlisted(400)),
     ] {
         let answer = foreign(&mut alice, Method::OPTIONS, path, &preflight(method, headers)).await;
         assert_eq!(answer, expected, "{path} {method} {headers}");
@@ -210,14 +210,14 @@ async fn pages_of_other_origins_may_call_with_a_token_and_never_with_a_cookie() 
     let dead = [("authorization", "Bearer 00")];
     assert_eq!(post(&mut page, "/relay/token", &bearer).await, anybody(200));
     assert_eq!(post(&mut page, "/relay/token", &dead).await, anybody(401));
-    assert_eq!(post(&mut page, "/relay/token", &[]).await, nobody(401));
+    assert_eq!(post(&mut page, "/relay/token", &[]).await, unlisted(401));
     // The cookie is not looked at where a token is, and no page may read what came with it.
     assert_eq!(post(&mut alice, "/relay/token", &bearer).await, anybody(200));
     assert_eq!(post(&mut alice, "/relay/token", &dead).await, anybody(401));
-    assert_eq!(post(&mut alice, "/relay/token", &[]).await, nobody(403));
-    assert_eq!(post(&mut alice, "/pairing/device/code", &bearer).await, nobody(403));
-    assert_eq!(foreign(&mut alice, Method::GET, "/me", &bearer).await, nobody(200));
-    assert_eq!(foreign(&mut page, Method::GET, "/me", &bearer).await, nobody(401));
+    assert_eq!(post(&mut alice, "/relay/token", &[]).await, unlisted(403));
+    assert_eq!(post(&mut alice, "/pairing/device/code", &bearer).await, unlisted(403));
+    assert_eq!(foreign(&mut alice, Method::GET, "/me", &bearer).await, unlisted(200));
+    assert_eq!(foreign(&mut page, Method::GET, "/me", &bearer).await, unlisted(401));
     // Our own pages are answered as before, also with a token.
     let own = alice.request(Method::POST, "/relay/token").header("origin", FRONTEND).header(AUTHORIZATION, &token);
     let answer = alice.send(own).await;

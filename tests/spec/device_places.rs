@@ -30,9 +30,9 @@ async fn a_device_that_is_paired_in_the_game_is_where_its_player_stood() {
     let server = only_server(&mut alice).await;
     let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
     client.until(&server, |state| is_complete(state, 0)).await;
-    let stands_at = |x: f64| move |state: &Value| state["team"]["members"][member(0)]["x"] == x;
+    let placed_at = |x: f64| move |state: &Value| state["team"]["members"][member(0)]["x"] == x;
     game.world(|world| world.move_member(TEAM[0].0, Point::new(1_500.0, 900.0)));
-    client.until(&server, stands_at(1_500.0)).await;
+    client.until(&server, placed_at(1_500.0)).await;
 
     // By hand, and late: where the player was then is unknown.
     add_device(&mut alice, &server, WALL_ALARM).await;
@@ -55,7 +55,7 @@ async fn a_device_that_is_paired_in_the_game_is_where_its_player_stood() {
     assert_eq!(moved.status, 200, "{}", moved.text());
     client.until(&server, |state| place(state, BASE_ALARM) == (&json!(100.0), &json!(200.0))).await;
     game.world(|world| world.move_member(TEAM[0].0, Point::new(700.0, 800.0)));
-    client.until(&server, stands_at(700.0)).await;
+    client.until(&server, placed_at(700.0)).await;
     for device in [BASE_ALARM, WALL_ALARM] {
         test.deliver(alarm_pairing(&named, device, "Renamed")).await;
     }

@@ -271,7 +271,7 @@ async fn a_user_is_limited_wherever_they_call_from() {
     refused.expect_problem(429, "rate_limited");
     assert!(refused.header("retry-after").is_some());
     assert!(refused.header("ratelimit").unwrap().contains("\"user\";r=0;t="));
-    assert_eq!(alice.post("/auth/signout", None).await.status, 204, "nobody is held");
+    assert_eq!(alice.post("/auth/signout", None).await.status, 204, "no one is held");
 }
 
 #[actix_web::test]

@@ -55,10 +55,7 @@ fn the_example_of_variables_is_up_to_date() {
         fs::write(&path, rendered()).unwrap();
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == rendered(),
-        "{FILE} is out of date: `{UPDATE}=1 cargo test --test spec env_example` writes it anew"
-    );
+    assert!(written == rendered(), "{FILE} is out of date: `{UPDATE}=1 cargo test --test spec env_example` writes it");
     for (number, line) in written.lines().enumerate() {
         assert!(line.is_empty() || line.starts_with('#'), "line {number} sets something: {line}");
     }

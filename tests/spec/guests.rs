@@ -295,7 +295,7 @@ on_each_database!(a_link_is_for_one_guest_and_for_seven_days, |app| {
 
     pair_as(&mut alice, Some("Home")).await;
     let shared = bob.get("/guest-invites").await.json();
-    assert_eq!(shared["servers"][0]["serverName"], "Home", "a name that somebody gave is for everybody");
+    assert_eq!(shared["servers"][0]["serverName"], "Home", "a name that was given is for all");
 
     let (taken_back, unwanted) = link(&mut alice, &server).await;
     assert_eq!(revoke(&mut alice, &server, &taken_back).await.status, 200);

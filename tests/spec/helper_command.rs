@@ -108,8 +108,8 @@ async fn a_machine_is_registered_and_handed_over_once() {
     assert_eq!((status, test.sites.counts().registrations), (0, 2), "{renewed}");
     let settled = |shown: &Value| shown["staged"].is_null() && shown["session"]["state"] == "connected";
     alice.get_until("/credentials/push", settled).await;
-    let (status, told) = output(helper(&test, directory.path(), &["status"])).await;
-    assert!(status == 0 && told.contains(ALICE) && told.contains("connected"), "{told}");
+    let (status, status_text) = output(helper(&test, directory.path(), &["status"])).await;
+    assert!(status == 0 && status_text.contains(ALICE) && status_text.contains("connected"), "{status_text}");
 
     // Its file alone has what is secret.
     let data = directory.path().join("data");
@@ -121,7 +121,7 @@ async fn a_machine_is_registered_and_handed_over_once() {
     let kept = secrets.iter().filter(|secret| stored.contains(*secret)).count();
     assert_eq!(kept, 4, "identity, address, Expo's token and the newest of the login");
     for secret in test.sites.secrets() {
-        assert!(![&shown, &again, &renewed, &told].iter().any(|text| text.contains(&secret)));
+        assert!(![&shown, &again, &renewed, &status_text].iter().any(|text| text.contains(&secret)));
     }
 
     // A second installation is a device of its own.

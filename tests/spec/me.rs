@@ -64,8 +64,8 @@ on_each_database!(time_zone_and_locale_are_set_and_taken_away, |app| {
 #[actix_web::test]
 async fn clients_learn_what_there_is_without_a_session() {
     let app = TestApp::start_with(&["--relay-url=wss://relay.companion.test", "--enforce-tiers=true"]).await;
-    let mut nobody = app.browser();
-    let answer = nobody.get("/client-config").await;
+    let mut visitor = app.browser();
+    let answer = visitor.get("/client-config").await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let config = answer.json();
     let urls = json!({ "api": BASE, "relay": "wss://relay.companion.test", "frontend": FRONTEND });
@@ -79,13 +79,13 @@ async fn clients_learn_what_there_is_without_a_session() {
     assert_eq!(config["tiers"][0]["price"], Value::Null);
     assert_eq!(config["limits"]["relay"]["messagesOut"], 60);
     let tag = answer.header("etag").unwrap().to_owned();
-    let again = nobody.request(Method::GET, "/client-config").header("if-none-match", tag);
-    assert_eq!(nobody.send(again).await.status, 304);
+    let again = visitor.request(Method::GET, "/client-config").header("if-none-match", tag);
+    assert_eq!(visitor.send(again).await.status, 304);
 
     let test = PaymentTest::start().await;
     let config = test.app.browser().get("/client-config").await.json();
     assert_eq!(config["features"]["payments"], true);
-    assert_eq!(config["urls"]["relay"], Value::Null, "nobody said where it is");
+    assert_eq!(config["urls"]["relay"], Value::Null, "it is not set");
     let prices: Vec<&Value> = config["tiers"].as_array().unwrap().iter().map(|tier| &tier["price"]["amount"]).collect();
     assert_eq!(prices[1], 700, "{config}");
     assert!(prices.iter().all(|price| price.is_i64()), "{config}");
@@ -160,7 +160,7 @@ async fn an_export_has_what_admins_did_on_postgres() {
     an_export_has_what_admins_did_to_the_user_and_their_servers(app).await;
 }
 
-on_each_database!(whoever_erases_themselves_is_gone_and_may_come_again, |app| {
+on_each_database!(a_user_who_erases_themselves_is_gone_and_may_come_again, |app| {
     let (mut alice, mut there) = (app.signed_in(ALICE).await, app.signed_in(ALICE).await);
     let mut helper = app.paired(&mut alice).await;
     let before = id(&mut alice).await;
@@ -357,7 +357,7 @@ async fn an_open_checkout_is_closed_with_the_account() {
     let mut test = PaymentTest::start().await;
     let session = test.checkout("SCOUT").await;
     assert_eq!(erase(&mut test.alice, ALICE).await.status, 200);
-    assert!(test.provider.pay(&session).is_none(), "nobody can pay there any more");
+    assert!(test.provider.pay(&session).is_none(), "no one can pay there now");
 }
 
 async fn a_checkout_is_opened_while_another_is_closed_for_good(database_url: Option<String>) {

@@ -368,14 +368,14 @@ async fn every_code_has_a_page_and_the_pages_work_without_scripts() {
 #[actix_web::test]
 async fn who_is_not_known_learns_what_to_present() {
     let app = TestApp::start().await;
-    let mut nobody = app.browser();
-    let answer = nobody.get("/me").await;
+    let mut visitor = app.browser();
+    let answer = visitor.get("/me").await;
     answer.expect_problem(401, "unauthenticated");
     assert!(answer.header("www-authenticate").unwrap().starts_with("Cookie realm=\"companion\""));
     let upload = || app.browser().request(Method::PUT, "/credentials/push").json(&json!({}));
-    let answer = nobody.send(upload()).await;
+    let answer = visitor.send(upload()).await;
     assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"companion\""));
-    let answer = nobody.send(upload().bearer_auth("0a".repeat(48))).await;
+    let answer = visitor.send(upload().bearer_auth("0a".repeat(48))).await;
     let problem = answer.expect_problem(401, "unauthenticated");
     assert!(problem["detail"].as_str().unwrap().contains("pair the device again"), "{problem}");
     assert!(answer.header("www-authenticate").unwrap().contains("error=\"invalid_token\""));

@@ -98,15 +98,15 @@ async fn the_server_of_another_user_does_not_exist() {
     for answer in answers {
         answer.expect_problem(404, "not_found");
     }
-    let mut nobody = app.browser();
+    let mut visitor = app.browser();
     let answers = [
-        nobody.get(&format!("/paired-servers/{id}")).await,
-        nobody.delete(&format!("/paired-servers/{id}")).await,
-        nobody.get(&devices).await,
-        nobody.post(&devices, Some(&json!({ "entityId": 8 }))).await,
-        nobody.delete(&format!("{devices}/7")).await,
-        nobody.get(&format!("/paired-servers/{id}/readiness")).await,
-        nobody.post(&format!("/paired-servers/{id}/drill"), None).await,
+        visitor.get(&format!("/paired-servers/{id}")).await,
+        visitor.delete(&format!("/paired-servers/{id}")).await,
+        visitor.get(&devices).await,
+        visitor.post(&devices, Some(&json!({ "entityId": 8 }))).await,
+        visitor.delete(&format!("{devices}/7")).await,
+        visitor.get(&format!("/paired-servers/{id}/readiness")).await,
+        visitor.post(&format!("/paired-servers/{id}/drill"), None).await,
     ];
     for answer in answers {
         answer.expect_problem(401, "unauthenticated");

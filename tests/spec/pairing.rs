@@ -237,19 +237,19 @@ async fn confirmed_under_attack(app: TestApp) {
 
     // From where it was issued a code works at once; from elsewhere once its user has confirmed the device.
     assert_eq!(HelperDevice::new(app.browser(), "127.0.0.1").activate(&codes[0]).await.status, 200);
-    let told = dashboard.expect("devicePaired").await;
-    assert_eq!(told["device"]["network"], "127.0.0.1");
+    let news = dashboard.expect("devicePaired").await;
+    assert_eq!(news["device"]["network"], "127.0.0.1");
     let mut helper = HelperDevice::new(app.browser(), "203.0.113.7");
     let refused = helper.activate(&codes[1]).await;
     refused.expect_problem(429, "confirmation_needed");
     assert_eq!(refused.header("retry-after"), Some("1"));
     helper.activate(&codes[1]).await.expect_problem(429, "confirmation_needed");
     let listed = alice.get("/pairing/device").await.json()["requests"].take();
-    let told = dashboard.expect("pairingRequest").await;
-    assert_eq!(listed, json!([told["request"]]), "once, however often it asks");
-    assert_eq!((&told["request"]["network"], &told["request"]["confirmed"]), (&json!("203.0.113.7"), &json!(false)));
+    let news = dashboard.expect("pairingRequest").await;
+    assert_eq!(listed, json!([news["request"]]), "once, however often it asks");
+    assert_eq!((&news["request"]["network"], &news["request"]["confirmed"]), (&json!("203.0.113.7"), &json!(false)));
 
-    let path = format!("/pairing/device/requests/{}", told["request"]["id"].as_str().unwrap());
+    let path = format!("/pairing/device/requests/{}", news["request"]["id"].as_str().unwrap());
     bob.post(&path, None).await.expect_problem(404, "not_found");
     assert_eq!(bob.get("/pairing/device").await.json()["requests"], json!([]));
     helper.activate(&codes[1]).await.expect_problem(429, "confirmation_needed");

@@ -889,8 +889,8 @@ async fn readiness_reports_an_alarm_of_a_game_server_that_is_not_paired() {
     let server = only_server(&mut alice).await;
     let stranger = PushedServer { name: "Elsewhere".to_owned(), ..at("strange.example.com", 28_083) };
     test.deliver(stranger.alarm("North wall", "")).await;
-    let told = "a game server that is not paired: \"North wall\", at 2026-11-21T12:00:00.000Z";
-    readiness(&test, &mut alice, &server, (true, false, true), [Some("until a dashboard"), Some(told)]).await;
+    let unpaired = "a game server that is not paired: \"North wall\", at 2026-11-21T12:00:00.000Z";
+    readiness(&test, &mut alice, &server, (true, false, true), [Some("until a dashboard"), Some(unpaired)]).await;
     test.app.clock.advance(Duration::days(1));
     readiness(&test, &mut alice, &server, (true, false, true), [Some("until a dashboard"), None]).await;
 }

@@ -102,7 +102,7 @@ async fn beginning_to_sign_in_writes_nothing() {
     let app = TestApp::start_on(format!("sqlite:{file}"), &[]).await;
     let mut other = SqliteConnection::establish(&file).unwrap();
     other.batch_execute("BEGIN IMMEDIATE").unwrap();
-    assert_eq!(app.browser().get("/auth/platform").await.status, 302, "nobody can write now");
+    assert_eq!(app.browser().get("/auth/platform").await.status, 302, "no one can write now");
 }
 
 #[actix_web::test]

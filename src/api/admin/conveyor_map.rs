@@ -239,8 +239,8 @@ pub async fn update_categories(
             let row = conveyor_rows::set_category(db, shortname, category.trim(), now)?;
             after.push(ConveyorRowView::new(row, &catalogue));
         }
-        let told = serde_json::json!(after);
-        Ok(Written::new(after, before, told))
+        let recorded = serde_json::json!(after);
+        Ok(Written::new(after, before, recorded))
     });
     Ok(HttpResponse::Ok().json(ChangedConveyorRows { rows: changed.await? }))
 }

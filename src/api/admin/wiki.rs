@@ -300,8 +300,8 @@ fn write(
     }
     let WikiPage { frontmatter, body } = page;
     let view = WikiPageView { slug: slug.clone(), frontmatter, body, version: written.version, updated_at: Some(now) };
-    let told = json!(view);
-    Ok(Written::new((view, unused), before.map(|(view, _)| view), told))
+    let recorded = json!(view);
+    Ok(Written::new((view, unused), before.map(|(view, _)| view), recorded))
 }
 
 /// The name under which a version of a page uses images.

@@ -254,8 +254,8 @@ pub async fn create(
         });
         let open = open_incidents(db, &server.id)?;
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-        let told = (server.id.clone(), changed);
-        Ok((ReplayableAnswer::new(status, &PairedServerView::new(server, Role::Owner, link, open)), told))
+        let change = (server.id.clone(), changed);
+        Ok((ReplayableAnswer::new(status, &PairedServerView::new(server, Role::Owner, link, open)), change))
     };
     let user = caller.clone();
     let notify = move |(server, changed): &(ServerId, bool)| {

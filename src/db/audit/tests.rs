@@ -66,7 +66,7 @@ fn entries_are_found_by_each_filter_and_paged_newest_first() {
 #[test]
 fn an_entry_says_what_was_done_without_secrets_and_in_bounds() {
     testing::on_each_database(|pool| {
-        let long = json!({ "text": "x".repeat(TOLD_BYTES) });
+        let long = json!({ "text": "x".repeat(SNAPSHOT_BYTES) });
         let payload = AuditPayload::of_change(json!({ "playerToken": 7, "name": "a" }), long.clone());
         let actor = "ada".into();
         let action = AdminAction::DeletePairedServer;
@@ -145,9 +145,9 @@ fn many_writers_make_one_chain_and_a_write_that_fails_leaves_no_gap() {
                 });
             }
         });
-        let mut told = Vec::new();
-        let head = pool.read_blocking(|db| verify(db, |done, of| told.push((done, of)))).unwrap().unwrap();
-        assert_eq!((head.id, told.last()), (40, Some(&(40, 40))));
+        let mut reported = Vec::new();
+        let head = pool.read_blocking(|db| verify(db, |done, of| reported.push((done, of)))).unwrap().unwrap();
+        assert_eq!((head.id, reported.last()), (40, Some(&(40, 40))));
     });
 }
 

@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_database_in_trouble_is_distinguished_from_a_query_that_it_refuses() {
-        let told = |message: &str| {
+        let read = |message: &str| {
             let information = Box::new(message.to_owned());
             DbError::from(Error::DatabaseError(DatabaseErrorKind::Unknown, information))
         };
@@ -133,13 +133,13 @@ mod tests {
             "could not open file \"base/16385/1259\": Read-only file system",
             "terminating connection because of crash of another server process",
         ] {
-            assert!(matches!(told(trouble), DbError::Unavailable(_)), "{trouble}");
+            assert!(matches!(read(trouble), DbError::Unavailable(_)), "{trouble}");
         }
         for damage in ["database disk image is malformed", "invalid page in block 3 of relation base/16384/16386"] {
-            assert!(matches!(told(damage), DbError::Damaged(_)), "{damage}");
+            assert!(matches!(read(damage), DbError::Damaged(_)), "{damage}");
         }
-        assert!(matches!(told("invalid byte sequence for encoding"), DbError::Query(_)));
+        assert!(matches!(read("invalid byte sequence for encoding"), DbError::Query(_)));
         let slow = ["statement timeout", "lock timeout"].map(|reason| format!("canceling statement due to {reason}"));
-        assert_eq!(slow.map(|slow| told(&slow).is_out_of_time()), [true, false]);
+        assert_eq!(slow.map(|slow| read(&slow).is_out_of_time()), [true, false]);
     }
 }

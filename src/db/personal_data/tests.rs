@@ -360,14 +360,14 @@ fn of_an_erasure_and_another_that_lock_in_another_order_the_erasure_begins_again
     testing::user(&pool, "ann");
     let ann = user(&pool, "ann");
     testing::server(&pool, "ann", "ann-server");
-    let (tell, told) = std::sync::mpsc::channel();
+    let (send, sent) = std::sync::mpsc::channel();
     let waiting = "SELECT count(*) AS count FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
     let waits = || pool.read_blocking(|db| Ok(sql_query(waiting).get_result::<Count>(db)?.count)).unwrap() > 0;
     let erased = std::thread::scope(|scope| {
         let erasing = scope.spawn(|| {
             pool.write_blocking(|db| {
                 begin_erasure(db, &ann.id)?;
-                tell.send(()).unwrap();
+                send.send(()).unwrap();
                 let waited = (0..2_000).any(|_| {
                     std::thread::sleep(std::time::Duration::from_millis(2));
                     waits()
@@ -378,7 +378,7 @@ fn of_an_erasure_and_another_that_lock_in_another_order_the_erasure_begins_again
         });
         let other = pool.write_blocking(|db| {
             paired_servers::lock(db, &"ann-server".into())?;
-            told.recv().unwrap();
+            sent.recv().unwrap();
             sessions::insert(db, &"s".into(), &ann.id, testing::now())
         });
         other.expect("it is no erasure");

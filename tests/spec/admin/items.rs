@@ -87,12 +87,12 @@ async fn an_edited_item_is_seen_at_once_and_is_as_before_when_taken_back() {
     ada.delete(&admin_path).await.expect_problem(404, "not_found");
     let entries = audited(&mut ada, 9).await;
     assert_eq!(entries.len(), 2);
-    let told = json!({
+    let recorded = json!({
         "id": HORIZONTAL_TANK, "shortname": "abyss.barrel.horizontal", "name": "Lying Tank", "category": "Tanks",
         "stackSize": null, "icon": null,
     });
-    assert_eq!(entries[1], done("item.put", HORIZONTAL_TANK, Value::Null, told.clone()));
-    assert_eq!(entries[0], done("item.delete", HORIZONTAL_TANK, told, Value::Null));
+    assert_eq!(entries[1], done("item.put", HORIZONTAL_TANK, Value::Null, recorded.clone()));
+    assert_eq!(entries[0], done("item.delete", HORIZONTAL_TANK, recorded, Value::Null));
     app.browser().get("/items").await.expect_problem(401, "unauthenticated");
     for missing in ["/items/x", "/items/99999999999", "/items/5"] {
         alice.get(missing).await.expect_problem(404, "not_found");
@@ -157,7 +157,7 @@ async fn what_is_no_item_is_refused() {
 async fn an_icon_goes_with_the_last_item_that_has_it() {
     let _catalogue = catalogue::alone().await;
     let (app, mut ada) = start().await;
-    let mut nobody = app.browser();
+    let mut visitor = app.browser();
     let url = |answer: crate::harness::browser::Answer| {
         assert_eq!(answer.status, 201, "{}", answer.text());
         answer.json()["url"].as_str().unwrap().to_owned()
@@ -178,18 +178,18 @@ async fn an_icon_goes_with_the_last_item_that_has_it() {
         ada.put("/admin/items/700004", &with_icon("test.icon.a", &path(&second))).await.json()["iconUrl"],
         second
     );
-    assert_eq!(nobody.get(&path(&first)).await.status, 200, "the other item has it");
+    assert_eq!(visitor.get(&path(&first)).await.status, 200, "the other item has it");
     assert_eq!(ada.delete("/admin/items/700005").await.status, 200);
-    nobody.get(&path(&first)).await.expect_problem(404, "not_found");
-    assert_eq!(nobody.get(&path(&second)).await.status, 200);
+    visitor.get(&path(&first)).await.expect_problem(404, "not_found");
+    assert_eq!(visitor.get(&path(&second)).await.status, 200);
     let again = ada.put("/admin/items/700004", &with_icon("test.icon.a", &second)).await;
     assert_eq!(again.json()["iconUrl"], second, "the same icon again");
-    assert_eq!(nobody.get(&path(&second)).await.status, 200);
+    assert_eq!(visitor.get(&path(&second)).await.status, 200);
     assert_eq!(ada.delete("/admin/items/700004").await.status, 200);
-    nobody.get(&path(&second)).await.expect_problem(404, "not_found");
+    visitor.get(&path(&second)).await.expect_problem(404, "not_found");
     let uploaded_again = url(ada.upload("/admin/items/upload-icon", &png(1)).await);
     assert_eq!(uploaded_again, first, "the same bytes have the same name");
-    assert_eq!(nobody.get(&path(&first)).await.status, 200);
+    assert_eq!(visitor.get(&path(&first)).await.status, 200);
 }
 
 #[actix_web::test]

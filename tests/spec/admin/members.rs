@@ -52,8 +52,8 @@ async fn members_are_found_and_paged_newest_first() {
     assert!(paged.iter().eq(all["users"].as_array().unwrap().iter().map(|user| &user["id"])), "{all}");
     assert_eq!(page(&mut ada, &format!("q={ALICE}")).await, (1, vec![json!(ALICE)]));
     assert_eq!(page(&mut ada, "q=765611980000000").await.0, 3, "what it begins with");
-    for nobody in ["q=%25", "q=_", "q=%5C", "q=%E2%80%8B", "q=0001", "q=%27%20OR%201%3D1"] {
-        assert_eq!(page(&mut ada, nobody).await, (0, vec![]), "{nobody}");
+    for query in ["q=%25", "q=_", "q=%5C", "q=%E2%80%8B", "q=0001", "q=%27%20OR%201%3D1"] {
+        assert_eq!(page(&mut ada, query).await, (0, vec![]), "{query}");
     }
     let list = ada.get(&format!("/admin/users?q={BOB}")).await.json();
     let id = me(&mut bob).await;
@@ -233,8 +233,8 @@ async fn taking_a_server_away_ends_its_link_and_watches() {
     let [nothing, all, one] = &log[..] else { panic!("{log:?}") };
     assert_eq!(*nothing, done("user.paired_servers.delete", &id, json!([]), json!([])));
     assert_eq!((&all["action"], &all["target"]), (&json!("user.paired_servers.delete"), &json!(id)));
-    let told: Vec<&Value> = all["payload"]["before"].as_array().unwrap().iter().map(|server| &server["id"]).collect();
-    assert_eq!(told, [&json!(servers[1]), &json!(servers[2])]);
+    let listed: Vec<&Value> = all["payload"]["before"].as_array().unwrap().iter().map(|server| &server["id"]).collect();
+    assert_eq!(listed, [&json!(servers[1]), &json!(servers[2])]);
     let before = &one["payload"]["before"];
     assert_eq!((&one["actor"], &one["action"]), (&json!(ADA), &json!("paired_server.delete")));
     assert_eq!((&one["target"], &one["payload"]["after"]), (&json!(servers[0]), &Value::Null));

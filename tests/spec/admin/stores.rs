@@ -25,20 +25,20 @@ async fn get_unless(browser: &mut Browser, path: &str, tag: &str) -> Answer {
 #[actix_web::test]
 async fn everybody_reads_what_the_service_ships() {
     let (app, mut ada) = start().await;
-    let mut nobody = app.browser();
+    let mut visitor = app.browser();
     for (name, known) in [
         ("messages", "/raid.title"),
         ("crafting", "/recipes/rifle.ak/ingredients/0/shortname"),
         ("raid", "/targets/0/ways/0/sulfur"),
         ("faq", "/entries/0/answer"),
     ] {
-        let answer = nobody.get(&format!("/store/{name}")).await;
+        let answer = visitor.get(&format!("/store/{name}")).await;
         assert_eq!((answer.status, answer.header("cache-control")), (200, Some("public, no-cache")));
         let store = answer.json();
         assert!(store["data"].pointer(known).is_some_and(|value| !value.is_null()), "{name}: {store}");
         assert_eq!(store["updatedAt"], Value::Null);
         let tag = answer.header("etag").unwrap();
-        assert_eq!(get_unless(&mut nobody, &format!("/store/{name}"), tag).await.status, 304);
+        assert_eq!(get_unless(&mut visitor, &format!("/store/{name}"), tag).await.status, 304);
         assert_eq!(ada.get(&format!("/admin/store/{name}")).await.json(), store);
     }
     let stores = ada.get("/admin/stores").await.json()["stores"].clone();
@@ -56,12 +56,12 @@ async fn everybody_reads_what_the_service_ships() {
 #[actix_web::test]
 async fn a_change_is_seen_at_once_by_clients_with_an_older_one() {
     let (app, mut ada) = start().await;
-    let mut nobody = app.browser();
-    let shipped = nobody.get("/store/faq").await;
+    let mut visitor = app.browser();
+    let shipped = visitor.get("/store/faq").await;
     let written = put(&mut ada, "/admin/store/faq", &json!({ "b": [1, 2.5], "a": "é" }), None).await;
     assert_eq!(written.status, 200, "{}", written.text());
     assert!(written.text().starts_with(r#"{"data":{"a":"#) || written.text().starts_with(r#"{"data":{"b":"#));
-    let seen = get_unless(&mut nobody, "/store/faq", shipped.header("etag").unwrap()).await;
+    let seen = get_unless(&mut visitor, "/store/faq", shipped.header("etag").unwrap()).await;
     assert_eq!((seen.status, seen.header("etag")), (200, written.header("etag")));
     assert_eq!(seen.json(), json!({ "data": { "a": "é", "b": [1, 2.5] }, "updatedAt": "2026-11-21T12:00:00.000Z" }));
     let restarted = app.restart().await;

@@ -46,12 +46,12 @@ fn path(answer: &Answer) -> String {
 #[actix_web::test]
 async fn an_image_is_written_again_and_shown_for_ever() {
     let (app, mut ada) = start().await;
-    let mut nobody = app.browser();
+    let mut visitor = app.browser();
     for (route, format, media) in [(ICON, ImageFormat::Png, "image/png"), (WIKI, ImageFormat::WebP, "image/webp")] {
         let sent = picture(format, 3, 200, 100);
         let path = path(&ada.upload(route, &sent).await);
         let name = path.strip_prefix("/images/").unwrap();
-        let shown = nobody.get(&path).await;
+        let shown = visitor.get(&path).await;
         assert_eq!((shown.status, shown.header("content-type")), (200, Some(media)));
         assert_eq!(shown.header("cache-control"), Some("public, max-age=31536000, immutable"));
         assert_eq!(shown.header("x-content-type-options"), Some("nosniff"));
@@ -63,17 +63,17 @@ async fn an_image_is_written_again_and_shown_for_ever() {
         let decoded = |bytes: &[u8]| image::load_from_memory(bytes).unwrap().to_rgba8();
         assert_eq!(decoded(shown.bytes()), decoded(&sent));
         let tag = shown.header("etag").unwrap();
-        let known = nobody.send(nobody.request(Method::GET, &path).header("if-none-match", tag)).await;
+        let known = visitor.send(visitor.request(Method::GET, &path).header("if-none-match", tag)).await;
         assert_eq!((known.status, known.bytes()), (304, &b""[..]));
     }
     assert_eq!(kept(&app).len(), 2);
     let entries = audited(&mut ada, 9).await;
-    let told: Vec<_> = entries.iter().map(|entry| (&entry["action"], &entry["result"])).collect();
+    let recorded: Vec<_> = entries.iter().map(|entry| (&entry["action"], &entry["result"])).collect();
     let [begun, done] = [json!("begun"), json!("done")];
     let action = json!("image.upload");
-    assert_eq!(told, [(&action, &done), (&action, &begun), (&action, &done), (&action, &begun)]);
+    assert_eq!(recorded, [(&action, &done), (&action, &begun), (&action, &done), (&action, &begun)]);
     for missing in ["x.png", "..%2fcompanion.lock", &format!("{}.png", "a".repeat(64)), "%00"] {
-        assert_eq!(nobody.get(&format!("/images/{missing}")).await.status, 404, "{missing}");
+        assert_eq!(visitor.get(&format!("/images/{missing}")).await.status, 404, "{missing}");
     }
 }
 
@@ -221,14 +221,14 @@ async fn an_image_that_nothing_uses_is_gone_after_a_day() {
     app.clock.advance(chrono::Duration::hours(25));
     // The service looks at each start, and every minute.
     let app = app.restart().await;
-    let mut nobody = app.browser();
+    let mut visitor = app.browser();
     let gone = async {
-        while nobody.get(&unused).await.status != 404 {
+        while visitor.get(&unused).await.status != 404 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     timeout(PATIENCE, gone).await.expect("it is deleted");
-    assert_eq!(nobody.get(&used).await.status, 200);
+    assert_eq!(visitor.get(&used).await.status, 200);
     assert_eq!(kept(&app).len(), 1);
 }
 

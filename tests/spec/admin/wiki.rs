@@ -32,8 +32,8 @@ fn slugs(tree: &Value, section: &str) -> Vec<String> {
 #[actix_web::test]
 async fn everybody_reads_the_pages_that_explain_the_service() {
     let (app, mut ada) = start().await;
-    let mut nobody = app.browser();
-    let tree = nobody.get("/wiki/tree").await;
+    let mut visitor = app.browser();
+    let tree = visitor.get("/wiki/tree").await;
     assert_eq!((tree.status, tree.header("cache-control")), (200, Some("public, no-cache")));
     assert_eq!(slugs(&tree.json(), "Start"), ["welcome", "pairing", "push-credential"]);
     let of_admins = ada.get("/admin/wiki/tree").await.json();
@@ -41,7 +41,7 @@ async fn everybody_reads_the_pages_that_explain_the_service() {
     let mut shown = 0;
     for section in tree.json()["sections"].as_array().unwrap() {
         for link in section["pages"].as_array().unwrap() {
-            let page = nobody.get(&format!("/wiki/page?slug={}", link["slug"].as_str().unwrap())).await.json();
+            let page = visitor.get(&format!("/wiki/page?slug={}", link["slug"].as_str().unwrap())).await.json();
             assert_eq!((&page["frontmatter"]["title"], &page["slug"]), (&link["title"], &link["slug"]));
             assert!(page["body"].as_str().unwrap().starts_with("# "));
             assert_eq!((&page["version"], &page["updatedAt"]), (&json!(0), &Value::Null));
@@ -50,21 +50,21 @@ async fn everybody_reads_the_pages_that_explain_the_service() {
     }
     assert_eq!(shown, 7);
     for slug in ["nothing", "..%2Fsecrets", "%00", ""] {
-        assert_eq!(nobody.get(&format!("/wiki/page?slug={slug}")).await.status, 404, "{slug}");
+        assert_eq!(visitor.get(&format!("/wiki/page?slug={slug}")).await.status, 404, "{slug}");
     }
-    nobody.get("/wiki/page").await.expect_problem(400, "invalid_request");
+    visitor.get("/wiki/page").await.expect_problem(400, "invalid_request");
 }
 
 #[actix_web::test]
 async fn a_page_is_written_changed_and_deleted() {
     let (app, mut ada) = start().await;
-    let mut nobody = app.browser();
-    let before = nobody.get("/wiki/tree").await;
+    let mut visitor = app.browser();
+    let before = visitor.get("/wiki/tree").await;
     let created = put(&mut ada, &page("guides/doors", "Doors", "# Doors\n\nShut them."), None).await;
     assert_eq!(created.status, 200, "{}", created.text());
-    let seen = nobody.get("/wiki/page?slug=guides/doors").await;
+    let seen = visitor.get("/wiki/page?slug=guides/doors").await;
     assert_eq!((seen.json(), seen.header("etag")), (created.json(), created.header("etag")));
-    let tree = nobody.get("/wiki/tree").await;
+    let tree = visitor.get("/wiki/tree").await;
     assert_eq!(slugs(&tree.json(), "Start"), ["guides/doors", "welcome", "pairing", "push-credential"]);
     assert_ne!(tree.header("etag"), before.header("etag"));
 
@@ -90,8 +90,8 @@ async fn a_page_is_written_changed_and_deleted() {
     assert_eq!(ada.send(request).await.status, 400);
     assert_eq!(ada.delete(delete).await.json(), json!({ "ok": true }));
     ada.delete(delete).await.expect_problem(404, "not_found");
-    nobody.get("/wiki/page?slug=guides/doors").await.expect_problem(404, "not_found");
-    assert_eq!(nobody.get("/wiki/tree").await.json(), before.json());
+    visitor.get("/wiki/page?slug=guides/doors").await.expect_problem(404, "not_found");
+    assert_eq!(visitor.get("/wiki/tree").await.json(), before.json());
 
     // The page can be looked at and had back.
     assert_eq!(ada.get("/admin/wiki/tree").await.json()["deleted"], json!(["guides/doors"]));
@@ -103,10 +103,10 @@ async fn a_page_is_written_changed_and_deleted() {
         let path = format!("/admin/wiki/page/versions/{wanted}?slug=guides/doors");
         ada.get(&path).await.expect_problem(404, "not_found");
     }
-    nobody.get("/admin/wiki/page/versions/2?slug=guides/doors").await.expect_problem(401, "unauthenticated");
+    visitor.get("/admin/wiki/page/versions/2?slug=guides/doors").await.expect_problem(401, "unauthenticated");
     let back = ada.post("/admin/wiki/page/restore", Some(&json!({ "slug": "guides/doors", "version": 3 }))).await;
     assert_eq!((&back.json()["body"], &back.json()["version"]), (&created.json()["body"], &json!(5)));
-    assert_eq!(nobody.get("/wiki/page?slug=guides/doors").await.json(), back.json());
+    assert_eq!(visitor.get("/wiki/page?slug=guides/doors").await.json(), back.json());
     assert_eq!(ada.delete(delete).await.status, 200);
 
     let actions: Vec<_> = audited(&mut ada, 9).await.iter().map(|entry| entry["action"].clone()).collect();

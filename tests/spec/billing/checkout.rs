@@ -108,10 +108,10 @@ async fn bad_input_is_refused_by_field() {
     let refused = test.alice.post("/billing/checkout", Some(&json!({ "tier": 1 }))).await;
     refused.expect_problem(400, "invalid_request");
     test.alice.post("/billing/portal", None).await.expect_problem(409, "no_customer");
-    let mut nobody = test.app.browser();
+    let mut visitor = test.app.browser();
     let body = json!({ "tier": "SCOUT" });
     for (path, body) in [("/billing/checkout", Some(&body)), ("/billing/portal", None)] {
-        nobody.post(path, body).await.expect_problem(401, "unauthenticated");
+        visitor.post(path, body).await.expect_problem(401, "unauthenticated");
     }
 }
 

@@ -80,7 +80,7 @@ async fn a_former_price_is_still_that_of_its_tier() {
 #[actix_web::test]
 async fn an_unknown_customer_or_user_waits_until_they_are_known() {
     let mut installed = Installed::start().await;
-    let nobody = installed.test.provider.subscribe("cus_unknown", None, "price_scout");
+    let unknown = installed.test.provider.subscribe("cus_unknown", None, "price_scout");
     let gone = installed.test.provider.subscribe("cus_gone", Some("no-such-user"), "price_operator");
     let events = installed.test.provider.events();
     assert_eq!(installed.test.outcome(&events[1]).await, "parked");
@@ -89,7 +89,7 @@ async fn an_unknown_customer_or_user_waits_until_they_are_known() {
     let (printed, succeeded) = installed.billing(&["parked"]).await;
     assert!(succeeded && printed.len() == 3, "{printed:?}");
     assert_eq!(printed[0], "parked: 2");
-    assert!(printed[1].contains(&format!("unknown_customer, subscription {nobody}, customer cus_unknown, user none")));
+    assert!(printed[1].contains(&format!("unknown_customer, subscription {unknown}, customer cus_unknown, user none")));
     let user = "user no-such-user";
     assert!(
         printed[2].contains(&format!("unknown_user, subscription {gone}, customer cus_gone, {user}")),

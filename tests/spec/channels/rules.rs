@@ -108,9 +108,12 @@ async fn an_event_that_is_wanted_is_sent_once_and_quietly_and_each_watcher_choos
 
     base.game.world(|world| world.kill(TEAM[2].0));
     base.app.clock.advance(Duration::seconds(30));
-    let told = base.receiver.next().await;
-    let message = told.json();
-    assert_eq!((&*told.path, &message["type"], &message["data"]["kind"]), ("/alice", &json!("event"), &json!("death")));
+    let delivered = base.receiver.next().await;
+    let message = delivered.json();
+    assert_eq!(
+        (&*delivered.path, &message["type"], &message["data"]["kind"]),
+        ("/alice", &json!("event"), &json!("death"))
+    );
     assert!(message["data"]["alarmName"].as_str().unwrap().starts_with(TEAM[2].1), "{message}");
     assert!(message["data"]["ackUrl"].is_null());
 

@@ -36,10 +36,9 @@ fn opens(text: &str) -> bool {
     })
 }
 
-/// Words of the dialect in the names of functions of a source.
+/// Words of the dialect in the names of a source: of functions, types, variables.
 fn named(source: &str) -> usize {
-    let tokens = tokens(source);
-    let names = tokens.windows(2).filter(|pair| pair[0] == "fn").map(|pair| pair[1].replace('_', " "));
+    let names = tokens(source).into_iter().map(|name| name.replace('_', " "));
     names.flat_map(|name| WORDS.map(|word| count(&name, word))).sum()
 }
 
@@ -80,7 +79,7 @@ fn comments_and_documentation_are_plain_english() {
             texts += if directory == "src" { said(&source) } else { 0 };
         }
     }
-    assert_eq!((texts, names), (0, 0), "of {WORDS:?} in texts and names of functions");
+    assert_eq!((texts, names), (0, 0), "of {WORDS:?} in texts and names");
     let pages =
         fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     for page in pages.chain([root.join("README.md"), root.join("CHANGELOG.md")]) {
@@ -99,5 +98,5 @@ fn words_and_openings_are_found() {
     assert_eq!(counted(source), (2, 2, 5));
     let source =
         "/// \"told\"\nfn it_is_told() {\n    let told = [('\"', \"nobody\"), ('\\\"', \"retold \\\"anew\\\"\")];\n}\n";
-    assert_eq!((said(source), named(source)), (2, 1));
+    assert_eq!((said(source), named(source)), (2, 2));
 }

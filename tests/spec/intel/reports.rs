@@ -35,9 +35,9 @@ fn silence(game: &GameServer, is_silent: bool) {
 /// The next event of the world is the death of a mate, and nothing left, opened or went missing before.
 async fn only_a_death(game: &GameServer, client: &mut RelayClient, mate: usize) {
     game.world(|world| world.kill(TEAM[mate].0));
-    let told = ["left", "removed", "missing", "opened", "returned", "located", "entered", "died"];
-    let is_told = |message: &Value| told.iter().any(|action| message["event"]["action"] == *action);
-    let event = client.expect_where("event", is_told).await;
+    let reported = ["left", "removed", "missing", "opened", "returned", "located", "entered", "died"];
+    let is_reported = |message: &Value| reported.iter().any(|action| message["event"]["action"] == *action);
+    let event = client.expect_where("event", is_reported).await;
     assert_eq!(event["event"]["action"], "died", "{event}");
 }
 

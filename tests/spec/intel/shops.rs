@@ -451,18 +451,18 @@ async fn bad_input_and_strangers_are_refused_and_nothing_is_stored() {
         alice.get(&odd).await.expect_problem(400, "invalid_request");
     }
 
-    let (mut bob, mut nobody) = (app.signed_in(BOB).await, app.browser());
+    let (mut bob, mut visitor) = (app.signed_in(BOB).await, app.browser());
     for path in [&watches, &format!("{watches}/scan"), &offers, &format!("{offers}/history")] {
         bob.get(path).await.expect_problem(404, "not_found");
-        nobody.get(path).await.expect_problem(401, "unauthenticated");
+        visitor.get(path).await.expect_problem(401, "unauthenticated");
     }
     let edit = json!({ "expectedPrice": 1 });
     bob.post(&watches, Some(&good)).await.expect_problem(404, "not_found");
     bob.patch(&one, &edit).await.expect_problem(404, "not_found");
     bob.delete(&one).await.expect_problem(404, "not_found");
-    nobody.post(&watches, Some(&good)).await.expect_problem(401, "unauthenticated");
-    nobody.patch(&one, &edit).await.expect_problem(401, "unauthenticated");
-    nobody.delete(&one).await.expect_problem(401, "unauthenticated");
+    visitor.post(&watches, Some(&good)).await.expect_problem(401, "unauthenticated");
+    visitor.patch(&one, &edit).await.expect_problem(401, "unauthenticated");
+    visitor.delete(&one).await.expect_problem(401, "unauthenticated");
     alice.patch(&format!("{watches}/nothing"), &edit).await.expect_problem(404, "not_found");
     assert_eq!(shops(&alice.get(&watches).await.json()), &[edited]);
 }

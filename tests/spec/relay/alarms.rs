@@ -113,7 +113,7 @@ async fn one_users_acknowledgement_is_seen_by_all_and_stored() {
     base.game.world(|world| world.fire_alarm(BASE_ALARM));
     let raid = client.expect("raid").await;
     let incident = raid["incident"].as_str().unwrap().to_owned();
-    assert_eq!((&raid["x"], &raid["grid"]), (&Value::Null, &json!("")), "nobody said where it stands");
+    assert_eq!((&raid["x"], &raid["grid"]), (&Value::Null, &json!("")), "no place is set");
     base.alarms_until(&["delivered"]).await;
 
     let mut other = base.watch().await;
@@ -225,11 +225,11 @@ async fn an_alarm_that_waits_for_the_database_is_sent_before_the_service_stops()
     client.until(&base.server, |state| state["devices"][&device]["value"] == true).await;
 
     let Base { app, alice, game, server } = base;
-    let told = async {
+    let closing = async {
         let raid = client.expect("raid").await;
         (raid, client.expect_close().await)
     };
-    let ((raid, closed), app) = tokio::join!(told, app.restart_after(|| drop(lock)));
+    let ((raid, closed), app) = tokio::join!(closing, app.restart_after(|| drop(lock)));
     assert_eq!(closed, 4412);
     let alice = app.again(&alice);
     let alarms = Base { app, alice, game, server }.alarms_until(&["delivered"]).await;

@@ -196,7 +196,7 @@ async fn after_a_gap_everything_is_as_the_game_has_it() {
         let ship = game.world(|world| {
             world.set_switch(GATE_SWITCH, round == 0).unwrap();
             world.move_member(TEAM[1].0, Point::new(500.0 + round as f32, 600.0));
-            world.say(TEAM[2].0, &format!("said while nobody listened {round}"));
+            world.say(TEAM[2].0, &format!("said while no one listened {round}"));
             if round == 0 {
                 world.fire_alarm(BASE_ALARM)
             } else {
@@ -206,7 +206,7 @@ async fn after_a_gap_everything_is_as_the_game_has_it() {
         });
         game.restart().await.unwrap();
         // An alarm that went off meanwhile is a raid all the same; so is a line of chat a line.
-        let text = format!("said while nobody listened {round}");
+        let text = format!("said while no one listened {round}");
         client.expect_where("chat", |message| message["chat"]["text"] == text.as_str()).await;
         if round == 0 {
             assert_eq!(client.expect("raid").await["alarmId"], BASE_ALARM.to_string());

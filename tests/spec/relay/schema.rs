@@ -19,13 +19,13 @@ use crate::harness::{
 #[actix_web::test]
 async fn the_schema_is_served_printed_and_cached() {
     let app = TestApp::start().await;
-    let mut nobody = app.browser();
-    let answer = nobody.get("/relay.schema.json").await;
+    let mut visitor = app.browser();
+    let answer = visitor.get("/relay.schema.json").await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/schema+json")));
     assert_eq!(answer.json(), schema::document());
     let tag = answer.header("etag").unwrap().to_owned();
-    let again = nobody.request(reqwest::Method::GET, "/relay.schema.json").header("if-none-match", tag);
-    assert_eq!(nobody.send(again).await.status, 304);
+    let again = visitor.request(reqwest::Method::GET, "/relay.schema.json").header("if-none-match", tag);
+    assert_eq!(visitor.send(again).await.status, 304);
     let printed = binary::companion(app.directory()).arg("relay-schema").output().unwrap().stdout;
     assert_eq!(serde_json::from_slice::<Value>(&printed).unwrap(), schema::document());
 }

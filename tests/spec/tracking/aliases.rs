@@ -39,8 +39,8 @@ async fn a_name_is_asked_once_and_kept_for_hours() {
     assert_eq!(test.aliases("Vex").await["asOf"], "2026-11-21T18:00:00.000Z");
     assert_eq!(test.asked("/players"), 2);
 
-    let nobody = test.aliases("Nobody%20%22here%22%20%26%20%F0%9F%A6%80").await;
-    assert_eq!((&nobody["aliases"], &nobody["players"]), (&json!([]), &json!([])));
+    let unknown = test.aliases("Nobody%20%22here%22%20%26%20%F0%9F%A6%80").await;
+    assert_eq!((&unknown["aliases"], &unknown["players"]), (&json!([]), &json!([])));
     let asked = test.service.asked().pop().unwrap();
     assert!(asked.contains("=\"Nobody  here  & 🦀\""), "a quote does not end the phrase: {asked}");
 }

@@ -119,8 +119,8 @@ async fn only_the_owner_finds_tracked_players() {
     let list = test.path();
     let (one, body) = (format!("{list}/{}", vex["id"].as_str().unwrap()), json!({ "trackerName": "Ada", "tag": "x" }));
     let aliases = format!("/intel/{}/aliases?name=Vex", test.server);
-    let (mut nobody, mut bob) = (test.app.browser(), test.app.signed_in(BOB).await);
-    for (browser, status, code) in [(&mut nobody, 401, "unauthenticated"), (&mut bob, 404, "not_found")] {
+    let (mut visitor, mut bob) = (test.app.browser(), test.app.signed_in(BOB).await);
+    for (browser, status, code) in [(&mut visitor, 401, "unauthenticated"), (&mut bob, 404, "not_found")] {
         browser.get(&list).await.expect_problem(status, code);
         browser.post(&list, Some(&body)).await.expect_problem(status, code);
         browser.patch(&one, &json!({ "tag": "x" })).await.expect_problem(status, code);
@@ -268,7 +268,7 @@ async fn a_server_that_hides_names_is_said_to() {
     let list = test.until(|list| list["asOf"] == NOON).await;
     assert_eq!((&list["namesHidden"], &list["match"]["id"]), (&json!(true), &json!("7002")));
     test.until_asked_again().await;
-    assert_eq!(test.alice.get(&test.path()).await.json()["players"][0]["online"], false, "a made-up name is nobody");
+    assert_eq!(test.alice.get(&test.path()).await.json()["players"][0]["online"], false, "a made-up name is no one");
 }
 
 #[actix_web::test]

@@ -280,8 +280,8 @@ mod tests {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let state = ServiceState::new(&own(Ok(()), Some("2026-11-21T03:17:45Z")), now, 1);
         assert_eq!(state.state, OverallState::Degraded, "the links do not answer");
-        let told = serde_json::to_value(state).unwrap();
-        assert_eq!(told["lastAlarmDeliveredAt"], "2026-11-21T03:00:00.000Z");
-        assert!(told.get("links").is_none());
+        let written = serde_json::to_value(state).unwrap();
+        assert_eq!(written["lastAlarmDeliveredAt"], "2026-11-21T03:00:00.000Z");
+        assert!(written.get("links").is_none());
     }
 }

@@ -95,14 +95,14 @@ async fn async_callers_read_and_write() {
 fn queries_know_the_request_that_they_are_for_and_no_later_one_does() {
     testing::on_each_database(|pool| {
         let request = |_: &mut Db| Ok(trace::current().map(|trace| trace.request_id.clone()));
-        let (told, mut heard) = oneshot::channel();
-        let tell = move |_: &Option<String>| told.send(trace::current().is_some()).unwrap();
+        let (notified, mut heard) = oneshot::channel();
+        let notify = move |_: &Option<String>| notified.send(trace::current().is_some()).unwrap();
         runtime().block_on(async {
             let asked = async {
                 let read = pool.read(request).await.unwrap();
                 let panicked = pool.write(|_| -> Result<(), DbError> { panic!("on purpose") }).await;
                 assert!(panicked.is_err());
-                (read, pool.write_and_notify(request, tell).await.unwrap())
+                (read, pool.write_and_notify(request, notify).await.unwrap())
             };
             let trace = Trace::new("r-1".into(), None, &Random::system());
             let known = Some("r-1".to_owned());

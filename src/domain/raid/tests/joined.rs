@@ -84,21 +84,21 @@ fn a_title_that_is_one_devices_is_no_other_devices() {
 #[test]
 fn of_many_alarms_that_only_one_path_reports_none_is_lost() {
     let mut timeline = Timeline::new();
-    let mut told = Vec::new();
+    let mut rung = Vec::new();
     for number in 0..12 {
         let now = i64::from(number) * 700;
-        told.extend(timeline.pushed(&format!("push {number}"), now));
+        rung.extend(timeline.pushed(&format!("push {number}"), now));
         let link = timeline.named_alarm(&number.to_string(), &format!("link {number}"), now + 500);
         assert_eq!(link.len(), 1, "announced at once");
-        told.extend(link);
+        rung.extend(link);
     }
-    let told: BTreeSet<String> = told.into_iter().map(|raid| raid.alarm_name).collect();
+    let rung: BTreeSet<String> = rung.into_iter().map(|raid| raid.alarm_name).collect();
     let kept = timeline.raids.incidents.values();
     let kept: BTreeSet<String> =
         kept.flat_map(|tracked| [Some(tracked.incident.alarm_name.clone()), tracked.title.clone()]).flatten().collect();
     let all: BTreeSet<String> =
         (0..12).flat_map(|number| ["push", "link"].map(|by| format!("{by} {number}"))).collect();
-    assert_eq!((&told, &kept), (&all, &all));
+    assert_eq!((&rung, &kept), (&all, &all));
 }
 
 #[test]

@@ -62,7 +62,7 @@ struct Traffic {
     /// By lane: number and time.
     sent: HashMap<usize, Vec<(u32, Millis)>>,
     all: Vec<Millis>,
-    told: u32,
+    reported: u32,
 }
 
 impl Traffic {
@@ -117,7 +117,7 @@ impl Traffic {
                     numbers.unwrap_or((Lane::State as usize, 0))
                 }
                 Next::ChatDropped { lines, .. } => {
-                    self.told += lines;
+                    self.reported += lines;
                     (Lane::Event as usize, u32::MAX)
                 }
                 Next::At(_) | Next::Idle => return next,
@@ -180,7 +180,7 @@ proptest! {
             let (pushed, sent) = (socket.pushed.get(&(lane as usize)).copied().unwrap_or(0), socket.numbers(lane));
             if lane == Lane::Chat {
                 prop_assert!(sent.is_sorted_by(|one, next| one < next), "chat keeps its order");
-                prop_assert_eq!(sent.len() as u32 + socket.told, pushed);
+                prop_assert_eq!(sent.len() as u32 + socket.reported, pushed);
                 // The lines said last are never the ones that are dropped.
                 let last = sent.iter().rev().zip((0..pushed).rev()).take(limits::CHAT_LINES);
                 prop_assert!(last.clone().all(|(sent, said)| *sent == said), "{sent:?} of {pushed}");
