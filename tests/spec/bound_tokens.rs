@@ -75,8 +75,9 @@ async fn changed_past_the_service(database: Database, url: String) {
     assert_eq!(refused["connection"]["reason"], "the stored pairing cannot be read: pair again");
     assert_eq!(other.connections(), 0);
     // The service is there, and the operator is shown the row.
-    alice.get_until("/status", |status| status["unreadableSecrets"] == 1).await;
-    assert_eq!(alice.get("/ready").await.status, 200);
+    let ready = alice.get_until("/ready", |ready| ready["warnings"][0]["path"] == "storedSecrets").await;
+    assert_eq!(ready["ok"], true);
+    assert_eq!(alice.get("/status").await.json()["unreadableSecrets"], 1);
 
     // Alice says herself that this is her server.
     assert_eq!(game::pair(&mut alice, &other).await, server);
