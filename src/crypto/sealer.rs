@@ -111,7 +111,7 @@ impl Sealer {
 
     /// Opens what [`seal`](Self::seal) gave for the same context, or for the same without a peer.
     pub fn open(&self, context: &SealContext<'_>, sealed: &[u8]) -> Result<Opened, OpenError> {
-        let (version, id, nonce, ciphertext) = split(sealed).ok_or(OpenError::Damaged)?;
+        let SealedParts { version, key_id: id, nonce, ciphertext } = split(sealed).ok_or(OpenError::Damaged)?;
         // The new key first, then the old one; the id saves the attempt with the wrong one.
         let mut error = OpenError::UnknownKey;
         for (candidate, is_newest) in [(Some(&self.current), true), (self.previous.as_ref(), false)] {
@@ -133,12 +133,20 @@ impl Sealer {
     }
 }
 
-/// Version, id of the key, nonce, and ciphertext with its tag.
-fn split(sealed: &[u8]) -> Option<(u8, [u8; KEY_ID_LEN], [u8; NONCE_LEN], &[u8])> {
-    let (version, rest) = sealed.split_first()?;
-    let (id, rest) = rest.split_first_chunk()?;
-    let (nonce, ciphertext) = rest.split_first_chunk()?;
-    matches!(*version, WITHOUT_PEER | WITH_PEER).then_some((*version, *id, *nonce, ciphertext))
+struct SealedParts<'a> {
+    version: u8,
+    key_id: [u8; KEY_ID_LEN],
+    nonce: [u8; NONCE_LEN],
+    /// With its tag.
+    ciphertext: &'a [u8],
+}
+
+fn split(sealed: &[u8]) -> Option<SealedParts<'_>> {
+    let (&version, rest) = sealed.split_first()?;
+    let (&key_id, rest) = rest.split_first_chunk()?;
+    let (&nonce, ciphertext) = rest.split_first_chunk()?;
+    let parts = SealedParts { version, key_id, nonce, ciphertext };
+    matches!(version, WITHOUT_PEER | WITH_PEER).then_some(parts)
 }
 
 /// Each part with its length before it, so that no two contexts give the same bytes.
