@@ -5,6 +5,8 @@ import { stepsOf } from "../more/steps.js";
 import { emit, live, loadServers, on } from "./live.js";
 
 const EVERY = 20_000;
+/** While there is no server: a player who pairs one looks here for it. */
+const EVERY_AT_FIRST = 5000;
 
 /** Facts of the set-up that are not in a state. */
 export const setUpFacts = {
@@ -40,6 +42,7 @@ export function steps(soundState) {
 export function keepReadiness() {
   const load = () => document.hidden || live.connection.state === "waiting" || loadReadiness().catch(() => {});
   setInterval(load, EVERY);
+  setInterval(() => live.current || load(), EVERY_AT_FIRST);
   on("current message", load);
   document.addEventListener("visibilitychange", load);
   load();
