@@ -8,7 +8,8 @@ import { after, before } from "node:test";
 import { chromium } from "playwright-core";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
-const PROGRAM = process.env.COMPANION ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/companion");
+export const PROGRAM =
+  process.env.COMPANION ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/companion");
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const START_DEADLINE = 60_000;
 

@@ -1,0 +1,212 @@
+// One night, from the first sign-in to the last sign-out: a player with a laptop and a phone, and a friend who watches. The
+// service is a process of its own, and so are the game and the other neighbours; each ends and comes back within the story.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, openPage } from "./lib.mjs";
+import { send, startService } from "./service.mjs";
+
+/** For what needs a program to start, a raid to begin, or a client to try again. */
+const LONG = 60_000;
+
+/** @type {any} */ let world;
+/** @type {any} */ let browser;
+/** @type {any} */ let laptop;
+/** @type {any} */ let phone;
+/** @type {any} */ let friend;
+/** Everything that went wrong in the three browsers. */
+const opened = [];
+let serverId = "";
+
+before(async () => {
+  world = await startService();
+  browser = await launch();
+});
+after(async () => {
+  await browser?.close();
+  await world?.stop();
+});
+
+let isOver = false;
+
+/** A step of the story. Nothing comes after one that went wrong. */
+const step = (name, does) =>
+  test(name, async (t) => {
+    if (isOver) return t.skip("the story ended before");
+    isOver = true;
+    await does();
+    isOver = false;
+  });
+
+/** A browser that is not signed in. */
+async function arrive(options) {
+  const one = await openPage(browser, world, { signedIn: false, ...options });
+  opened.push(one);
+  one.page.setDefaultTimeout(LONG);
+  return one.page;
+}
+
+async function signInAs(page, name) {
+  await page.getByRole("link", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: new RegExp(`${name}.?[0-9]{17}`) }).click();
+}
+
+const status = (page, word) =>
+  page
+    .getByRole("status", { name: "Connection" })
+    .filter({ hasText: new RegExp(`^${word}`) })
+    .waitFor();
+const alertOf = (page) => page.getByRole("alert").filter({ hasText: /^RAID/ });
+
+/** Opens a part; on a phone the map is beneath all of them. */
+async function open(page, name) {
+  const tab = page.getByRole("tab", { name: new RegExp(`^${name}`) });
+  if ((await tab.getAttribute("aria-selected")) === "false") await tab.click();
+}
+
+/** Opens a section of More, and closes what it would be added to. */
+async function openSection(page, title) {
+  await open(page, "More");
+  const section = page.locator("#panel details").filter({ has: page.getByText(title, { exact: true }) });
+  await section.locator("summary").first().click();
+  return section;
+}
+
+/** Counts what rings, once a click has armed the sound. */
+const countTones = (page) =>
+  page.evaluate(() => {
+    globalThis.ringing = 0;
+    const start = OscillatorNode.prototype.start;
+    OscillatorNode.prototype.start = function (...values) {
+      globalThis.ringing += 1;
+      this.addEventListener("ended", () => (globalThis.ringing -= 1));
+      return start.apply(this, values);
+    };
+  });
+
+/** What the service says of this player's things. */
+async function ask(path) {
+  const cookies = await laptop.context().cookies();
+  const { value } = cookies.find(({ name }) => name === "rp_sess");
+  return send(world.apiUrl, "GET", path, undefined, { cookie: `rp_sess=${value}` });
+}
+
+step("a player signs in, and the game is paired by push, with its alarms", async () => {
+  laptop = await arrive({});
+  await signInAs(laptop, "Nox");
+  await laptop.getByRole("heading", { name: "Let us set this up" }).waitFor();
+  await laptop.getByRole("button", { name: "Use a helper program" }).first().click();
+  await world.help(await laptop.locator(".code").first().textContent());
+  await laptop.getByRole("heading", { name: "Let us set this up" }).waitFor({ state: "detached" });
+  await status(laptop, "live");
+  await open(laptop, "Devices");
+  await laptop.locator("#panel li").filter({ hasText: "Base alarm" }).waitFor();
+  await laptop.getByRole("switch", { name: "Gate" }).waitFor();
+  [{ id: serverId }] = (await ask("/paired-servers?limit=10")).servers;
+});
+
+step("the phone of the same player shows the same", async () => {
+  phone = await arrive({ width: 390, height: 844 });
+  await signInAs(phone, "Nox");
+  await status(phone, "live");
+  await open(phone, "Devices");
+  const gate = phone.getByRole("switch", { name: "Gate" });
+  const was = await gate.getAttribute("aria-checked");
+  await laptop.getByRole("switch", { name: "Gate" }).click();
+  const now = String(was === "false");
+  await phone.locator(`[role=switch][aria-label="Gate"][aria-checked="${now}"]:not([aria-busy])`).waitFor();
+});
+
+step("a raid rings on both, and ends on both when one of them takes note of it", async () => {
+  await countTones(laptop);
+  // The world begins again, and with it a raid: what was before, if there was one, is taken note of as well.
+  await world.killNeighbours();
+  await world.startNeighbours();
+  await alertOf(laptop).first().waitFor({ state: "attached" });
+  await alertOf(phone).first().waitFor({ state: "attached" });
+  await laptop.waitForFunction(() => globalThis.ringing > 0);
+  // An alarm that goes on may open another incident meanwhile.
+  const rest = phone.locator(".raid-bar .primary");
+  do {
+    await phone.keyboard.press("Alt+a");
+    await rest
+      .first()
+      .waitFor({ state: "detached", timeout: 3000 })
+      .catch(() => {});
+  } while ((await rest.count()) > 0);
+  await laptop.getByText("Acknowledged").first().waitFor();
+  await laptop.waitForFunction(() => globalThis.ringing === 0);
+  const { alarms } = await ask(`/paired-servers/${serverId}/alarms`);
+  assert.ok(alarms.length > 0 && Object.keys(alarms[0].acks).length > 0, "the service knows of it");
+});
+
+step("a friend is invited, and watches without a say", async () => {
+  const guests = await openSection(laptop, "Guests of this server");
+  await guests.getByRole("button", { name: "Make an invitation link" }).click();
+  const link = new URL((await guests.locator("pre").textContent()) ?? "");
+  assert.equal(link.origin, world.apiUrl);
+  friend = await arrive({ path: link.pathname + link.search + link.hash });
+  await friend.getByText("You are invited to watch a game server.").waitFor();
+  await signInAs(friend, "Marlow");
+  await friend.getByText("invites you to watch").waitFor();
+  await friend.getByRole("button", { name: "Accept" }).click();
+  await status(friend, "live");
+  await open(friend, "Devices");
+  const gate = friend.getByRole("switch", { name: "Gate" });
+  await gate.waitFor();
+  assert.equal(await gate.isDisabled(), true);
+  const server = await openSection(friend, "This server");
+  await server.getByText(/^paired/).waitFor();
+  assert.doesNotMatch((await server.textContent()) ?? "", /127\.0\.0\.1/, "the address is the owner's");
+  await open(friend, "Devices");
+});
+
+step("the service dies and comes back, and every page with it, with what is true now", async () => {
+  await open(laptop, "Devices");
+  await world.kill();
+  for (const page of [laptop, phone, friend]) await status(page, "(offline|reconnecting)");
+  for (const page of [laptop, phone]) {
+    await page.waitForFunction(() => document.querySelector("[role=switch][aria-label=Gate]")?.matches(":disabled"));
+  }
+  await world.start();
+  for (const page of [laptop, phone, friend]) await status(page, "live");
+  // Switches of the simulated base are used now and then.
+  for (const page of [laptop, phone, friend]) {
+    for (;;) {
+      const shown = await page.$$eval("[role=switch]:not([aria-busy])", (all) =>
+        all.map((one) => [one.getAttribute("aria-label"), one.getAttribute("aria-checked")].join(" ")),
+      );
+      const { devices } = await ask(`/paired-servers/${serverId}/devices`);
+      const known = devices.filter(({ kind }) => kind === "switch").map(({ name, value }) => `${name} ${value}`);
+      if (known.length > 0 && shown.sort().join() === known.sort().join()) break;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  }
+  const gate = laptop.getByRole("switch", { name: "Gate" });
+  const now = String((await gate.getAttribute("aria-checked")) === "false");
+  await gate.click();
+  for (const page of [laptop, phone, friend]) {
+    await page.locator(`[role=switch][aria-label="Gate"][aria-checked="${now}"]:not([aria-busy])`).waitFor({
+      // A raid turns a phone to the map.
+      state: "attached",
+    });
+  }
+});
+
+step("signed out everywhere else, the phone says so, and the others go on", async () => {
+  const sessions = await openSection(laptop, "Sign-ins");
+  await sessions.getByRole("button", { name: "End all others" }).click();
+  await sessions.getByRole("button", { name: "Sure?" }).click();
+  await phone.getByText("Your sign-in has ended.").waitFor();
+  await status(phone, "offline");
+  await phone.getByRole("link", { name: "Sign in" }).waitFor();
+  for (const page of [laptop, friend]) await status(page, "live");
+  await laptop.getByRole("button", { name: "Sign out" }).click();
+  await laptop.getByRole("link", { name: "Sign in" }).waitFor();
+  // Requests fail while there is no service or no sign-in, which browsers call errors.
+  const faults = opened.flatMap(({ faults }) => faults);
+  assert.deepEqual(
+    faults.filter((fault) => !/^console: (Failed to load resource|WebSocket connection)/.test(fault)),
+    [],
+  );
+});
