@@ -30,6 +30,11 @@ async function watch({ speed = 1 } = {}) {
   const { page, close } = await openPage(browser, world, { path: "/overlay" });
   await page.evaluate(clientOf, { relay: world.relayUrl, serverId, speed });
   await reaches(page, "live");
+  // The link to the game comes up again after the service does; only then can something be said.
+  await page.waitForFunction(
+    (id) => globalThis.client.servers.get(id).state.server.connection === "connected",
+    serverId,
+  );
   return { page, close };
 }
 
