@@ -5,3 +5,4 @@ pub mod images;
 pub mod items;
 pub mod stores;
 pub mod wiki;
+pub mod wiki_html;

@@ -20,20 +20,27 @@ static ICON: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Lets the browser use the one style sheet that is in the page.
-static POLICY: LazyLock<String> = LazyLock::new(|| policy_with("'none'"));
+static POLICY: LazyLock<String> = LazyLock::new(|| policy_with("'none'", "data:"));
 /// The same, for a page with a form that sends to this service.
-static FORM_POLICY: LazyLock<String> = LazyLock::new(|| policy_with("'self'"));
+static FORM_POLICY: LazyLock<String> = LazyLock::new(|| policy_with("'self'", "data:"));
+/// The same, for a page with images of this service.
+static IMAGE_POLICY: LazyLock<String> = LazyLock::new(|| policy_with("'none'", "'self' data:"));
 
-fn policy_with(form_action: &str) -> String {
+fn policy_with(form_action: &str, images: &str) -> String {
     let style = STANDARD.encode(sha256(STYLE.as_bytes()));
     format!(
-        "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action {form_action}; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'sha256-{style}'; img-src {images}; base-uri 'none'; form-action {form_action}; frame-ancestors 'none'"
     )
 }
 
 /// The browser's permissions for a page: its `Content-Security-Policy`.
 pub fn policy() -> &'static str {
     &POLICY
+}
+
+/// The same, for a page that also shows images of this service.
+pub fn policy_with_images() -> &'static str {
+    &IMAGE_POLICY
 }
 
 /// A whole page.

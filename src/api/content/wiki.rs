@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header::{self, HeaderValue},
+    web,
+};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,7 +17,9 @@ use crate::{
         answer::{
             error::{ApiError, Problem},
             etags::{self, Caching},
+            page,
         },
+        content::wiki_html,
         context::ApiContext,
         extract::query::Query,
     },
@@ -138,19 +144,39 @@ pub fn respond<T: Serialize>(req: &HttpRequest, view: &T, digest: Option<&str>, 
     }
 }
 
-/// The tree of the wiki. Needs no session.
+/// True if a person asks, who gets a page instead of JSON.
+fn is_reader(req: &HttpRequest) -> bool {
+    page::is_wanted(req.headers().get(header::ACCEPT))
+}
+
+/// Says to caches that people and programs get different answers.
+fn by_reader(mut answer: HttpResponse) -> HttpResponse {
+    answer.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
+    answer
+}
+
+/// The tree of the wiki: for browsers a page, otherwise JSON. Needs no session.
 #[utoipa::path(get, path = "/wiki/tree", tag = "content", responses(
-    (status = 200, body = WikiTree, headers(("ETag" = String))),
+    (status = 200, content(
+        (WikiTree = "application/json"),
+        (String = "text/html"),
+    ), headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
 ))]
 pub async fn list(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
     let tree = context.pool.read(read_tree).await?;
-    Ok(respond(&req, &tree, None, Caching::Public))
+    Ok(by_reader(match is_reader(&req) {
+        true => wiki_html::answer(&req, wiki_html::tree(&tree.sections)),
+        false => respond(&req, &tree, None, Caching::Public),
+    }))
 }
 
-/// A page of the wiki. Needs no session.
+/// A page of the wiki: for browsers as HTML, otherwise JSON with its Markdown. Needs no session.
 #[utoipa::path(get, path = "/wiki/page", tag = "content", params(PageAddress), responses(
-    (status = 200, body = WikiPageView, headers(("ETag" = String))),
+    (status = 200, content(
+        (WikiPageView = "application/json"),
+        (String = "text/html"),
+    ), headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]
@@ -160,7 +186,17 @@ pub async fn get(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let slug = address.slug()?;
+    if is_reader(&req) {
+        // On the thread of the database: a long page takes a moment.
+        let document = context.pool.read(move |db| {
+            let found = current(db, &slug)?.map(|(view, _)| (view.frontmatter, view.body));
+            let page = found.map(|(frontmatter, body)| WikiPage { frontmatter, body });
+            Ok::<_, DbError>(page.map(|page| wiki_html::page(&slug, &page)))
+        });
+        let document = document.await?.ok_or(ApiError::NotFound)?;
+        return Ok(by_reader(wiki_html::answer(&req, document)));
+    }
     let page = context.pool.read(move |db| current(db, &slug)).await?;
     let (view, digest) = page.ok_or(ApiError::NotFound)?;
-    Ok(respond(&req, &view, Some(&digest), Caching::Public))
+    Ok(by_reader(respond(&req, &view, Some(&digest), Caching::Public)))
 }

@@ -1,6 +1,9 @@
 //! The wiki: what it ships with, how admins change it, and how everybody reads it.
 
-use reqwest::{Method, header::ORIGIN};
+use reqwest::{
+    Method,
+    header::{ACCEPT, ORIGIN},
+};
 use serde_json::{Value, json};
 
 use super::{audited, done, start};
@@ -53,6 +56,42 @@ async fn everybody_reads_the_pages_that_explain_the_service() {
         assert_eq!(visitor.get(&format!("/wiki/page?slug={slug}")).await.status, 404, "{slug}");
     }
     visitor.get("/wiki/page").await.expect_problem(400, "invalid_request");
+}
+
+/// What a browser of a person gets.
+async fn read(browser: &mut Browser, path: &str) -> Answer {
+    let request = browser.request(Method::GET, path).header(ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8");
+    browser.send(request).await
+}
+
+#[actix_web::test]
+async fn people_read_the_wiki_as_pages_in_which_no_html_of_an_author_acts() {
+    let (app, mut ada) = start().await;
+    let mut visitor = app.browser();
+    let tree = read(&mut visitor, "/wiki/tree").await;
+    assert_eq!((tree.status, tree.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert!(tree.text().contains("<a href=\"page?slug=welcome\">"), "{}", tree.text());
+    assert_eq!(tree.header("cache-control"), Some("public, no-cache"));
+    assert!(tree.header("vary").unwrap().contains("accept"));
+
+    let body = "# Doors\n\n<script>alert(1)</script>\n\n[a](javascript:alert(1)) [b](welcome) ![c](/images/c.png)";
+    assert_eq!(put(&mut ada, &page("doors", "Doors", body), None).await.status, 200);
+    let shown = read(&mut visitor, "/wiki/page?slug=doors").await;
+    let policy = shown.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; ") && policy.contains("img-src 'self' data:"), "{policy}");
+    let text = shown.text();
+    assert!(text.contains("<h1>Doors</h1>") && text.contains("<title>Doors - companion</title>"), "{text}");
+    assert!(!text.contains("<script") && !text.contains("javascript:"), "{text}");
+    assert!(text.contains("<a href=\"page?slug=welcome\">b</a>"), "{text}");
+
+    // Programs get what they got before, and neither has the other's tag.
+    let json = visitor.get("/wiki/page?slug=doors").await;
+    assert_eq!(json.json()["body"], body);
+    assert_ne!(json.header("etag"), shown.header("etag"));
+    let known = visitor.request(Method::GET, "/wiki/page?slug=doors").header(ACCEPT, "text/html");
+    let known = known.header("if-none-match", shown.header("etag").unwrap());
+    assert_eq!(visitor.send(known).await.status, 304);
+    assert_eq!(read(&mut visitor, "/wiki/page?slug=nothing").await.status, 404);
 }
 
 #[actix_web::test]
