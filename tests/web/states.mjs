@@ -1,0 +1,200 @@
+// The states in which the dashboard and the pages of the service are looked at: by eye (`shots.mjs`), and by the rules of axe
+// (`states.e2e.mjs`). Those that a demo does not have are made of its answers on their way.
+
+export const TABS = ["Map", "Team", "Devices", "Feed", "Shops", "More"];
+const LONG_AGO = "2026-01-01T00:00:00.000Z";
+
+/** Edits each snapshot of the relay on its way. */
+const edited = (edit) => (page) =>
+  page.routeWebSocket(/\/v1$/, (socket) => {
+    const relay = socket.connectToServer();
+    relay.onMessage((data) => {
+      const message = JSON.parse(String(data));
+      if (message.type === "snapshot") edit(message.state);
+      if (message.type !== "patch") socket.send(JSON.stringify(message));
+    });
+  });
+/** Edits what the dashboard comes with; without `edit`, it asks itself. */
+const begun = (page, edit) =>
+  page.route(
+    ({ pathname }) => pathname === "/",
+    async (route) => {
+      const answer = await route.fetch();
+      const text = (await answer.text()).replace(/(id="answers">)(.*?)(<\/script>)/, (_, head, json, tail) => {
+        const answers = JSON.parse(json);
+        edit?.(answers);
+        return head + (edit ? JSON.stringify(answers) : "") + tail;
+      });
+      await route.fulfill({ response: answer, body: text });
+    },
+  );
+const never = (page, path) => page.route(path, () => {});
+const LONG = "Wolfeschlegelsteinhausenbergerdorff the 3rd of Outpost";
+/** Answers calls to these paths itself. */
+const answered = (path, status, json) => (page) => page.route(path, (route) => route.fulfill({ status, json }));
+const press = (name) => (page) => page.getByRole("tab", { name }).click();
+const problem = (status, code, detail) => [status, { title: code, status, code, detail, requestId: "x", type: "x" }];
+
+/** Each state: what is prepared, and what is done once the page is open. */
+export const STATES = {
+  live: [],
+  long: [
+    edited((state) => {
+      state.server.name = LONG;
+      for (const member of Object.values(state.team.members)) member.name = LONG;
+      for (const device of Object.values(state.devices)) device.label = LONG;
+      for (const marker of Object.values(state.mapMarkers)) if (marker.name) marker.name = LONG;
+    }),
+  ],
+  turning: [
+    edited((state) => {
+      const at = new Date(Date.now() + 252_000).toISOString();
+      for (const device of Object.values(state.devices))
+        if (device.kind === "switch") device.turnsBack = { value: !device.value, at };
+    }),
+    press("Devices"),
+  ],
+  layers: [null, (page) => page.getByRole("button", { name: "Layers" }).click()],
+  card: [
+    null,
+    async (page) => {
+      // On a phone the map has no list beside it.
+      if ((page.viewportSize()?.width ?? 0) < 720) return page.getByRole("application").click();
+      await press("Map")(page);
+      await page.getByRole("list", { name: "On the map" }).getByText("Travelling vendor").click();
+    },
+  ],
+  note: [
+    null,
+    async (page) => {
+      await page.getByRole("button", { name: "Add a note" }).click();
+      await page.getByRole("application").click({ position: { x: 150, y: 150 } });
+    },
+  ],
+  forms: [
+    null,
+    async (page) => {
+      await press("Devices")(page);
+      await page.getByRole("button", { name: "Name and place" }).first().click();
+      await page.getByRole("button", { name: "Group switches" }).click();
+    },
+  ],
+  offer: [
+    null,
+    async (page) => {
+      await press("Shops")(page);
+      await page.locator("#panel .row button[aria-expanded]").first().click();
+    },
+  ],
+  folds: [
+    null,
+    async (page) => {
+      await press("More")(page);
+      await page.getByText("My data").waitFor();
+      const closed = page.locator("#panel details:not([open]) > summary");
+      while ((await closed.count()) > 0) await closed.first().click();
+    },
+  ],
+  raid: [null, (page) => page.getByRole("button", { name: "Acknowledge" }).first().waitFor({ timeout: 200_000 })],
+  starting: [(page) => begun(page).then(() => never(page, /\/client-config$/))],
+  loading: [(page) => never(page, /\/(chat|timeline|shops|map|guests|device|push|readiness|tokens|alarms)(\?.*)?$/)],
+  connecting: [(page) => page.routeWebSocket(/\/v1$/, () => {})],
+  empty: [
+    edited((state) =>
+      Object.assign(state, {
+        team: { ...state.team, members: {} },
+        devices: {},
+        mapMarkers: {},
+        mapNotes: {},
+        raids: {},
+      }),
+    ),
+  ],
+  stale: [
+    edited((state) => {
+      const asOf = new Date(Date.now() - 95_000).toISOString();
+      state.server.stale = { team: { asOf }, mapMarkers: { asOf }, devices: { asOf } };
+    }),
+  ],
+  unreachable: [
+    edited((state) =>
+      Object.assign(state.server, {
+        connection: "unreachable",
+        reason: "no_answer",
+        nextAttemptAt: new Date(Date.now() + 90_000).toISOString(),
+      }),
+    ),
+  ],
+  offline: [
+    null,
+    async (page) => {
+      await page.getByRole("status", { name: "Connection" }).filter({ hasText: /^live/ }).waitFor();
+      // Panels are loaded a little later than the page.
+      await page.waitForTimeout(5000);
+      await page.context().setOffline(true);
+      await page.evaluate(() => dispatchEvent(new PageTransitionEvent("pagehide")));
+      await page.waitForTimeout(32_000);
+    },
+  ],
+  refused: [
+    (page) =>
+      page.routeWebSocket(/\/v1$/, (socket) => {
+        const relay = socket.connectToServer();
+        socket.onMessage((data) => {
+          const { type, requestId } = JSON.parse(String(data));
+          if (type !== "deviceToggle") return relay.send(data);
+          const message = "The game server did not show the wanted state in time.";
+          socket.send(JSON.stringify({ type: "error", code: "game_server_timeout", message, requestId }));
+        });
+      }),
+    async (page) => {
+      await press("Devices")(page);
+      await page.getByRole("switch").first().click();
+      await page.locator(".fault:not([hidden])").first().waitFor();
+    },
+  ],
+  "no-servers": [
+    (page) =>
+      begun(page, (answers) => (answers.servers = [])).then(() =>
+        answered(/\/paired-servers\?/, 200, { servers: [], next: null })(page),
+      ),
+  ],
+  "no-service": [
+    (page) =>
+      begun(page).then(() =>
+        answered(/\/me$/, ...problem(503, "unavailable", "The service cannot answer right now."))(page),
+      ),
+  ],
+  operator: [
+    answered(/\/credentials\/push$/, 200, {
+      state: "proven",
+      uploadedAt: LONG_AGO,
+      expiresAt: null,
+      session: { state: "unreadable", since: LONG_AGO, lastError: "unknown_key" },
+    }),
+    press("More"),
+  ],
+  "signed-out": [
+    null,
+    (page) =>
+      page
+        .route(/./, (route) =>
+          route.fulfill({ status: 401, json: { code: "unauthenticated", detail: "Please sign in." } }),
+        )
+        .then(() => page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")))),
+  ],
+};
+
+/** Pages of the service beside the dashboard, which need no session. */
+export const PAGES = {
+  landing: "/",
+  cancelled: "/?signIn=cancelled",
+  status: "/status",
+  problems: "/problems",
+  missing: "/none",
+};
+/** States in which requests fail, which the console of the browser calls errors. */
+export const FAILING = ["offline", "no-service", "signed-out", "missing"];
+/** States that are taken for each tab: their panels are seen often enough from above. */
+export const TABBED = /^(long|loading|connecting|empty|stale|unreachable|offline)-/;
+export const WITH_TABS = ["live", "long", "loading", "connecting", "empty", "stale", "unreachable", "offline"];
