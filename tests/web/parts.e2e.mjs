@@ -7,6 +7,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { ITEM_SHAPES, RESOURCE_SHAPES } from "../../src/web/files/icons/item-shapes.js";
 import { browser, demo, openPage, useDemo } from "./lib.mjs";
 
 useDemo();
@@ -426,4 +427,72 @@ test("an invitation is copied or scanned, and it is said if it cannot be copied"
   await page.getByText("Select the text instead.").waitFor();
   assert.deepEqual(faults, []);
   await close();
+});
+
+test("what is in a box and what a shop sells has an icon of its category, beside its name", async () => {
+  const { page, faults, close } = await openPage(browser, demo);
+  await live(page);
+  await page.getByRole("tab", { name: "Devices" }).click();
+  // The catalogue comes once, after the first icons.
+  await page.waitForFunction(
+    (shapes) => {
+      const paths = [...document.querySelectorAll(".slots .item-icon path")].map((path) => path.getAttribute("d"));
+      return paths.length > 0 && paths.every((path) => shapes.includes(path)) && new Set(paths).size > 1;
+    },
+    Object.values({ ...ITEM_SHAPES, ...RESOURCE_SHAPES }),
+  );
+  const names = await page.$$eval(".slots li", (rows) => rows.map(({ textContent }) => textContent));
+  assert.ok(
+    names.every((name) => /[0-9][A-Za-z]/.test(name ?? "")),
+    names.join(),
+  );
+  await page.getByRole("tab", { name: "Shops" }).click();
+  await page.locator("#panel .row > .item-icon path").first().waitFor();
+  await page.getByRole("application", { name: "Map" }).waitFor();
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("the operator's picture of an item is shown in place of the drawing, unless it does not come", async () => {
+  const prepare = (page) =>
+    page.route(/\/items$/, async (route) => {
+      const answer = await route.fetch();
+      const { items, next } = await answer.json();
+      const iconUrl = (at) => `${demo.apiUrl}/${["none.png", "client-config"][at % 2]}`;
+      await route.fulfill({ json: { items: items.map((item, at) => ({ ...item, iconUrl: iconUrl(at) })), next } });
+    });
+  const { page, close } = await openPage(browser, demo, { prepare });
+  const asked = page.waitForRequest(/none\.png$/);
+  await page.getByRole("tab", { name: "Devices" }).click();
+  await asked;
+  await page.waitForFunction(
+    () => document.querySelectorAll(".slots .item-icon").length > 0 && !document.querySelector(".slots .item-icon img"),
+  );
+  assert.ok((await page.locator(".slots .item-icon path").count()) > 0);
+  await close();
+});
+
+test("times are in the zone and the form of the viewer", async () => {
+  const at = new Date();
+  for (const [locale, timeZone] of [
+    ["en-US", "America/New_York"],
+    ["de-DE", "Asia/Tokyo"],
+  ]) {
+    const { page, faults, close } = await openPage(browser, demo, { locale, timezoneId: timeZone });
+    await live(page);
+    const chat = page.getByRole("textbox", { name: "Say something" });
+    await chat.fill(`in ${timeZone}`);
+    await chat.press("Enter");
+    const line = page.getByRole("log", { name: "Team chat" }).locator(".chat-line", { hasText: `in ${timeZone}` });
+    const shown = line.locator("time");
+    const { datetime, words } = await shown.evaluate((one) => ({
+      datetime: one.getAttribute("datetime"),
+      words: one.textContent,
+    }));
+    const expected = (options) => new Intl.DateTimeFormat(locale, { timeZone, ...options }).format(new Date(datetime));
+    assert.ok(words.endsWith(expected({ timeStyle: "short" })), `${words} in ${timeZone}`);
+    assert.ok(Date.parse(datetime) > at.getTime() - 60_000);
+    assert.deepEqual(faults, []);
+    await close();
+  }
 });

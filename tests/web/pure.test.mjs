@@ -1,7 +1,9 @@
 // Rules of the pages, without a page.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { ITEM_SHAPES } from "../../src/web/files/icons/item-shapes.js";
 import { cellOf, labelOf, letters } from "../../src/web/files/map/grid.js";
 import { HitGrid } from "../../src/web/files/map/hit.js";
 import { Motion } from "../../src/web/files/map/motion.js";
@@ -313,4 +315,15 @@ test("headers are lines, and a value may have colons", () => {
     { name: "nonsense", value: "" },
   ]);
   assert.deepEqual(headersOf(" \n"), []);
+});
+
+test("every category of the game's items has a drawing", () => {
+  const table = readFileSync(new URL("../../src/domain/data/items.tsv", import.meta.url), "utf8");
+  const rows = table.split("\n").slice(1).filter(Boolean);
+  const categories = new Set(rows.map((row) => row.split("\t")[3].trim()).filter(Boolean));
+  assert.ok(categories.size > 10);
+  assert.deepEqual(
+    [...categories].filter((category) => !ITEM_SHAPES[category]),
+    [],
+  );
 });

@@ -1,5 +1,7 @@
 // Calls to the API of the service. What goes wrong is a `Problem` with the words of the service.
 
+import { COMMON } from "./words/common.js";
+
 const root = document.documentElement.dataset;
 
 /** URL below which the API is. */
@@ -51,7 +53,7 @@ export async function call(method, path, body, headers = {}) {
       credentials: "same-origin",
     });
   } catch {
-    throw new Problem({ status: 0, code: "offline", detail: "The service cannot be reached. Is this device online?" });
+    throw new Problem({ status: 0, code: "offline", detail: COMMON.offline });
   }
   const date = Date.parse(answer.headers.get("date") ?? "");
   if (!Number.isNaN(date)) Object.assign(served, { date, at: Date.now() });
@@ -65,7 +67,7 @@ async function problemOf(answer) {
   const problem = await answer.json().catch(() => ({}));
   if (answer.status === 401 && problem.code === "unauthenticated") signedOut();
   const retryAfter = Number(answer.headers.get("retry-after")) || undefined;
-  const detail = problem.detail ?? `The service answered ${answer.status}.`;
+  const detail = problem.detail ?? COMMON.answered(answer.status);
   return new Problem({
     status: answer.status,
     code: problem.code ?? "unknown",

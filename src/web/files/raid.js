@@ -1,5 +1,7 @@
 // Which incidents ring, and how they are shown. Plain functions: the truth is `state.raids`.
 
+import { RAID } from "./words/raid.js";
+
 /** An incident that opens rings at most this long, milliseconds. */
 export const RINGS_FOR = 60_000;
 /** One that begins to be shown rings only if its last trigger is not older than this. */
@@ -52,8 +54,5 @@ export function toRaise(incidents, me, now, raised) {
  * @param {any} raid @param {string} age of its last trigger
  */
 export function sentence(raid, age) {
-  const hits = raid.count > 1 ? `, ${raid.count} hits` : "";
-  const words = [raid.drill ? "Drill." : "", raid.late ? "Reported late." : ""].filter(Boolean).join(" ");
-  const place = raid.grid ? ` ${raid.grid}` : "";
-  return `RAID${place}: ${raid.alarmName} went off ${age}${hits}. ${words}`.trim();
+  return RAID.sentence(raid, age);
 }

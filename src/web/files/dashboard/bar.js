@@ -2,6 +2,7 @@
 
 import { attribute, clean, fill, h, icon, text } from "../ui/dom.js";
 import { ago, duration, everySecond } from "../ui/time.js";
+import { COMMON } from "../words/common.js";
 import { SHELL, STATES } from "../words/shell.js";
 import { emit, live, nameOf, on, show } from "./live.js";
 import { setUpFacts, steps } from "./readiness.js";
@@ -15,7 +16,7 @@ export function topBar({ siren }) {
   const wiped = h("span", {});
   const dot = h("span", { class: "dot" });
   const words = h("span", {});
-  const status = h("div", { class: "pill status", role: "status", "aria-label": "Connection" }, dot, words);
+  const status = h("div", { class: "pill status", role: "status", "aria-label": SHELL.connection }, dot, words);
   // Each press arms the siren before its click.
   let before = "";
   const note = () => (before = siren.state);
@@ -85,7 +86,7 @@ export function topBar({ siren }) {
     if (!head) return;
     text(players, head.players === null ? "" : SHELL.players(head.players, head.maxPlayers, head.queuedPlayers));
     text(hour, head.hour === null ? "" : SHELL.hour(head.hour));
-    text(wiped, head.wipedAt ? `wiped ${ago(head.wipedAt)}` : "");
+    text(wiped, head.wipedAt ? SHELL.wiped(ago(head.wipedAt)) : "");
   }
 
   function connection() {
@@ -138,19 +139,22 @@ function openCount(server) {
  */
 function stateOf(server) {
   const { state, since, retryAt } = live.connection;
-  if (!live.config.urls.relay) return { word: "offline", kind: "gone" };
+  if (!live.config.urls.relay) return { word: STATES.gone, kind: "gone" };
   if (state !== "live") {
-    const word = STATES[state] ?? "offline";
-    const next = retryAt > Date.now() ? `, again in ${Math.ceil((retryAt - Date.now()) / 1000)} s` : "";
-    return { word: `${word}${next}`, kind: since && Date.now() - since > 3000 ? "gone" : "stale" };
+    const word = STATES[state] ?? STATES.gone;
+    const left = retryAt > Date.now() ? COMMON.seconds(Math.ceil((retryAt - Date.now()) / 1000)) : "";
+    return {
+      word: left ? STATES.again(word, left) : word,
+      kind: since && Date.now() - since > 3000 ? "gone" : "stale",
+    };
   }
   const head = server?.state?.server;
-  if (!server) return { word: "live", kind: "live" };
-  if (!head) return { word: "reconnecting", kind: "stale" };
+  if (!server) return { word: STATES.live, kind: "live" };
+  if (!head) return { word: STATES.unknown, kind: "stale" };
   if (head.connection !== "connected") {
     const left = head.nextAttemptAt ? Date.parse(head.nextAttemptAt) - Date.now() : 0;
     return {
-      word: `offline${left > 0 ? `, again in ${duration(left)}` : ""}`,
+      word: left > 0 ? STATES.again(STATES.gone, duration(left)) : STATES.gone,
       kind: "gone",
     };
   }
@@ -158,6 +162,6 @@ function stateOf(server) {
     .map(({ asOf }) => asOf)
     .sort()[0];
   if (head.stale && Object.keys(head.stale).length > 0)
-    return { word: `stale${stale ? ` ${ago(stale)}` : ""}`, kind: "stale" };
-  return { word: "live", kind: "live" };
+    return { word: stale ? `${STATES.stale} ${ago(stale)}` : STATES.stale, kind: "stale" };
+  return { word: STATES.live, kind: "live" };
 }

@@ -8,6 +8,7 @@ import { cameraForm, cameraRow } from "./cameras.js";
 import { editDevice } from "./device-form.js";
 import { staleNote } from "./freshness.js";
 import { groupsBlock } from "./groups.js";
+import { itemIcon } from "./items.js";
 import { lastTrigger } from "./last-triggers.js";
 import { emit, live, on } from "./live.js";
 
@@ -208,8 +209,14 @@ function storage(element, content, { storage }) {
     h(
       "li",
       {},
-      h("b", {}, item.quantity.toLocaleString("en")),
-      `${item.name ?? item.itemId}${item.isBlueprint ? " (blueprint)" : ""}`,
+      itemIcon(item.itemId),
+      h(
+        "span",
+        {},
+        h("b", {}, item.quantity.toLocaleString()),
+        bdi(item.name ?? item.itemId),
+        item.isBlueprint && ` (${DEVICES.blueprint})`,
+      ),
     ),
   );
   const state = storage.capacity === 0 ? DEVICES.noPower : storage.items.length === 0 ? DEVICES.emptyBox : "";

@@ -2,6 +2,7 @@
 
 import { h, text } from "../ui/dom.js";
 import { duration, everySecond, now } from "../ui/time.js";
+import { SHELL } from "../words/shell.js";
 import { live, on } from "./live.js";
 
 /** @param {string} section `team`, `mapMarkers`, `devices` or `server` */
@@ -11,13 +12,7 @@ export function staleNote(section) {
   const update = () => {
     const stale = live.current?.state?.server?.stale?.[section];
     element.hidden = !stale;
-    if (stale)
-      text(
-        words,
-        stale.asOf
-          ? `stale: this is ${duration(now() - Date.parse(stale.asOf))} old`
-          : "stale: there was no answer yet",
-      );
+    if (stale) text(words, stale.asOf ? SHELL.stale(duration(now() - Date.parse(stale.asOf))) : SHELL.staleUnknown);
   };
   on("current server", update);
   everySecond(update);

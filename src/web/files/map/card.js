@@ -2,6 +2,7 @@
 
 import { bdi, button, fill, h, icon, iconButton } from "../ui/dom.js";
 import { ago, until } from "../ui/time.js";
+import { COMMON } from "../words/common.js";
 import { MAP } from "../words/map.js";
 import { MOVERS, NOTES } from "./looks.js";
 
@@ -70,7 +71,7 @@ function extra({ kind, entry }) {
       : ` · ${MAP.dead} ${entry.diedAt ? ago(entry.diedAt) : ""}`;
   if (kind !== "note") return "";
   const left = entry.expiresAt ? until(entry.expiresAt) : null;
-  return ` · ${MAP.categories[entry.category] ?? ""} · ${ago(entry.createdAt)}${left ? ` · ${left} left` : ""}`;
+  return ` · ${MAP.categories[entry.category] ?? ""} · ${ago(entry.createdAt)}${left ? ` · ${COMMON.left(left)}` : ""}`;
 }
 
 function orderList(orders) {
@@ -79,13 +80,21 @@ function orderList(orders) {
     h(
       "li",
       {},
+      itemPlace(order.itemId),
       h(
         "span",
-        {},
+        { class: "main" },
         MAP.order(order.quantity, order.name ?? order.itemId, order.cost, order.currencyName ?? order.currencyId),
       ),
       h("span", { class: "quiet" }, order.inStock > 0 ? `${order.inStock}×` : MAP.out),
     ),
   );
   return h("ul", {}, rows);
+}
+
+/** The icon of an item; its module comes when the first card with one is opened. */
+function itemPlace(id) {
+  const element = h("span", {});
+  import("../dashboard/items.js").then(({ itemIcon }) => fill(element, itemIcon(id))).catch(() => {});
+  return element;
 }

@@ -5,6 +5,7 @@ import { bdi, button, empty, h, icon } from "../ui/dom.js";
 import { checkbox, chosen, copyable, field, form, sureButton } from "../ui/form.js";
 import { ago, day } from "../ui/time.js";
 import { ACCOUNT } from "../words/account.js";
+import { COMMON } from "../words/common.js";
 
 /** A row of a list, with what can be done with it. */
 export function accessRow(shape, title, facts, action) {
@@ -48,14 +49,14 @@ export async function sessionsSection(reload) {
 export async function helpersSection(reload) {
   const { devices } = await get("/pairing/device?limit=100");
   const helpers = devices.filter(({ scope }) => scope === "helper");
-  if (helpers.length === 0) return empty("No helper program is paired.", "The set-up above gives you a code for one.");
+  if (helpers.length === 0) return empty(ACCOUNT.noHelper, ACCOUNT.noHelperWhy);
   return h(
     "ul",
     { class: "rows" },
     helpers.map(({ id, label, createdAt, lastUsedAt }) =>
       accessRow(
         "radio",
-        bdi(label || "Helper program"),
+        bdi(label || COMMON.helper),
         [ACCOUNT.since(day(createdAt)), seen(lastUsedAt)],
         sureButton(ACCOUNT.remove, ACCOUNT.sure, () => remove(`/pairing/device/${id}`).then(reload)),
       ),
@@ -91,7 +92,7 @@ export async function tokensSection(reload) {
           { class: "form" },
           h("p", {}, ACCOUNT.tokenOnce),
           copyable(token, ACCOUNT.copy),
-          button("Done", reload),
+          button(COMMON.done, reload),
         ),
       ),
   });

@@ -13,7 +13,7 @@ export async function guestsSection(reload) {
   const { id } = live.current;
   const { guests } = await get(`/paired-servers/${id}/guests?limit=100`);
   const rows = guests.map((guest) => {
-    const name = guest.user?.displayName ?? guest.label ?? guest.platformId ?? "Link";
+    const name = guest.user?.displayName ?? guest.label ?? guest.platformId ?? ACCOUNT.byLink;
     const facts = [guest.state === "guest" ? guest.since && ACCOUNT.since(ago(guest.since)) : ACCOUNT.invited];
     return accessRow(
       "user",

@@ -1,6 +1,6 @@
 // Everything else: set-up, server, guests, tracked players, plan, sign-ins, tokens, overlay, data.
 
-import { post } from "../api.js";
+import { API, post } from "../api.js";
 import { avatar } from "../dashboard/avatar.js";
 import { live, on } from "../dashboard/live.js";
 import { bdi, button, fill, h } from "../ui/dom.js";
@@ -34,7 +34,8 @@ export function morePanel(parts) {
         "div",
         { class: "actions" },
         button(ACCOUNT.signOut, signOut, { name: "log" }),
-        h("a", { class: "button", href: "/docs" }, ACCOUNT.docs),
+        h("a", { class: "button", href: `${API}/wiki/tree` }, ACCOUNT.wiki),
+        h("a", { class: "button", href: `${API}/docs` }, ACCOUNT.docs),
       ),
     ),
   );

@@ -19,7 +19,7 @@ export async function serverSection(reload) {
       "p",
       { class: `pill ${up ? "is-live" : "is-stale"}` },
       h("span", { class: "dot" }),
-      `${path === "link" ? "live link" : "pushes"}: ${up ? "up" : "down"}${since ? ` since ${ago(since)}` : ""}${advice ? `. ${advice}` : ""}`,
+      ACCOUNT.path(path, up, since && ago(since), advice),
     ),
   );
   return [

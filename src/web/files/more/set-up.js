@@ -7,6 +7,7 @@ import { button, clean, fill, h, icon, text } from "../ui/dom.js";
 import { copyButton } from "../ui/form.js";
 import { qrPicture } from "../ui/qr.js";
 import { everySecond, until } from "../ui/time.js";
+import { COMMON } from "../words/common.js";
 import { PAST } from "../words/feed.js";
 import { SET_UP } from "../words/set-up.js";
 import { registrationBlock } from "./registration.js";
@@ -117,9 +118,7 @@ export function setUpList({ siren }) {
   }
 
   async function getCode() {
-    code = await post("/pairing/device/code", { label: "Helper program" }).catch(() =>
-      post("/pairing/device/code", {}),
-    );
+    code = await post("/pairing/device/code", { label: COMMON.helper }).catch(() => post("/pairing/device/code", {}));
     draw();
   }
 

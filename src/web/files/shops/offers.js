@@ -1,5 +1,7 @@
 // Offers of the shops on a map. Plain functions.
 
+import { SHOPS } from "../words/shops.js";
+
 /**
  * @typedef {{ key: string, vendorId: string, shop: string, grid: string, x: number, y: number, order: any, each: number }} Offer
  */
@@ -15,7 +17,7 @@ export function offersOf(state) {
       offers.push({
         key,
         vendorId,
-        shop: shop || "Shop",
+        shop: shop || SHOPS.unnamed,
         grid,
         x,
         y,

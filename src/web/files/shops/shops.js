@@ -2,6 +2,7 @@
 
 import { get, post } from "../api.js";
 import { staleNote } from "../dashboard/freshness.js";
+import { itemIcon } from "../dashboard/items.js";
 import { live, on } from "../dashboard/live.js";
 import { attribute, bdi, button, clean, empty, fill, h, icon, keyed, text } from "../ui/dom.js";
 import { ago, everySecond, now } from "../ui/time.js";
@@ -142,7 +143,7 @@ export function shopsPanel({ map }) {
     const element = h(
       "li",
       { class: "row" },
-      icon("store"),
+      itemIcon(order.itemId),
       h(
         "div",
         { class: "main" },
@@ -162,7 +163,12 @@ export function shopsPanel({ map }) {
     element.update = ({ order, each }) => {
       text(
         price,
-        `${order.quantity} for ${order.cost} ${clean(order.currencyName ?? order.currencyId)}${order.quantity > 1 ? `, ${SHOPS.each(short(each), "")}`.trimEnd().replace("  ", " ") : ""}`,
+        [
+          SHOPS.price(order.quantity, order.cost, clean(order.currencyName ?? order.currencyId)),
+          order.quantity > 1 && SHOPS.each(short(each)),
+        ]
+          .filter(Boolean)
+          .join(", "),
       );
       text(stock, SHOPS.stock(order.inStock));
       const reasons = suspicious.get(vendorId)?.reasons ?? [];
@@ -186,7 +192,7 @@ export function shopsPanel({ map }) {
         h(
           "div",
           { class: "actions" },
-          button("Show on map", () => map.flyTo(offer.x, offer.y), { name: "pin" }),
+          button(SHOPS.showOnMap, () => map.flyTo(offer.x, offer.y), { name: "pin" }),
           watch,
         ),
         fault,

@@ -1,6 +1,7 @@
 // Builds elements, without a framework: text is always text, never HTML.
 
 import { SHAPES } from "../icons/shapes.js";
+import { COMMON } from "../words/common.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -53,14 +54,17 @@ export function attribute(element, name, value) {
 }
 
 /** An icon; decoration only, its meaning is in the text beside it. @param {string} name of a shape */
-export function icon(name) {
+export const icon = (name) => drawing(SHAPES[name] ?? "");
+
+/** The same, of a path in a square of 24. @param {string} path */
+export function drawing(path) {
   const svg = document.createElementNS(SVG, "svg");
   for (const [key, value] of Object.entries({ viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" })) {
     svg.setAttribute(key, value);
   }
-  const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", SHAPES[name] ?? "");
-  svg.append(path);
+  const element = document.createElementNS(SVG, "path");
+  element.setAttribute("d", path);
+  svg.append(element);
   return svg;
 }
 
@@ -110,7 +114,7 @@ export function keyed(parent, entries, keyOf, make) {
 }
 
 /** The words of a fault, and when to try again. @param {{ message: string, retryAfter?: number }} problem */
-export const wordsOf = ({ message, retryAfter }) => message + (retryAfter ? ` Try again in ${retryAfter} s.` : "");
+export const wordsOf = ({ message, retryAfter }) => message + (retryAfter ? ` ${COMMON.retryIn(retryAfter)}` : "");
 
 /** The handler of a press: if what it does fails, that is said beside the button, which can be pressed again. */
 function pressed(does) {

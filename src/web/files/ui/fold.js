@@ -1,5 +1,6 @@
 // A section that opens, loads what is in it, and can be loaded again.
 
+import { COMMON } from "../words/common.js";
 import { button, fill, h, icon } from "./dom.js";
 
 /**
@@ -19,14 +20,14 @@ export function fold(title, shape, load) {
   const isEdited = () => [...body.querySelectorAll("form")].some((form) => /** @type {any} */ (form).edited);
 
   async function reload() {
-    if (!body.firstChild) fill(body, h("p", { class: "quiet" }, "Loading…"));
+    if (!body.firstChild) fill(body, h("p", { class: "quiet" }, COMMON.loading));
     try {
       fill(body, await load(reload));
     } catch (problem) {
       fill(
         body,
         h("p", { class: "fault" }, icon("warning"), problem.message),
-        h("div", { class: "actions" }, button("Try again", reload)),
+        h("div", { class: "actions" }, button(COMMON.tryAgain, reload)),
       );
     }
   }

@@ -1,4 +1,12 @@
-// Times as people read them. The clock is that of the service, so that a wrong one here shows no wrong age.
+// Times as people read them. The clock is that of the service, so that a wrong one here shows no wrong age; zone and form of a
+// time of day are those of this browser.
+
+import { COMMON } from "../words/common.js";
+
+/** Both are slow to make, and shown in long lists. */
+const TIME = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+const SHORT_DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const LONG_DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
 
 /** Milliseconds by which the service's clock is ahead of this one. */
 let ahead = 0;
@@ -16,20 +24,23 @@ export function now() {
 /** A length of time in one or two units: `12 s`, `4 min`, `2 h 10 min`, `3 d 4 h`. @param {number} milliseconds */
 export function duration(milliseconds) {
   const seconds = Math.max(0, Math.round(milliseconds / 1000));
-  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 60) return COMMON.seconds(seconds);
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 60) return COMMON.minutes(minutes);
   const hours = Math.floor(minutes / 60);
-  if (hours < 24) return minutes % 60 && hours < 10 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+  if (hours < 24) return two(COMMON.hours(hours), hours < 10 && minutes % 60, COMMON.minutes);
   const days = Math.floor(hours / 24);
-  return hours % 24 && days < 10 ? `${days} d ${hours % 24} h` : `${days} d`;
+  return two(COMMON.days(days), days < 10 && hours % 24, COMMON.hours);
 }
+
+/** A unit, and what is left of it in the next smaller one. */
+const two = (first, rest, unit) => (rest ? `${first} ${unit(rest)}` : first);
 
 /** The age of a time, as `12 s ago`; `now` below two seconds. @param {string | number | null} time */
 export function ago(time) {
   if (time === null) return "";
   const age = now() - (typeof time === "number" ? time : Date.parse(time));
-  return age < 2000 ? "now" : `${duration(age)} ago`;
+  return age < 2000 ? COMMON.now : COMMON.ago(duration(age));
 }
 
 /** The time until then, as `2 d 3 h`; null once it is over. @param {string} time */
@@ -45,17 +56,16 @@ export function countdown(time) {
   return left < 3600 ? `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}` : duration(left * 1000);
 }
 
-/** The time of day, `14:05`; with the day if it was not today. @param {string} time */
+/** The time of day, `14:05` or `2:05 PM`; with the day if it was not today. @param {string} time */
 export function clock(time) {
   const date = new Date(time);
   const isToday = date.toDateString() === new Date(now()).toDateString();
-  const day = isToday ? "" : `${date.toLocaleDateString(undefined, { day: "numeric", month: "short" })} `;
-  return day + date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+  return isToday ? TIME.format(date) : `${SHORT_DAY.format(date)} ${TIME.format(date)}`;
 }
 
 /** A day, `26 Nov 2026`. @param {string} time */
 export function day(time) {
-  return new Date(time).toLocaleDateString(undefined, { day: "numeric", month: "short", year: "numeric" });
+  return LONG_DAY.format(new Date(time));
 }
 
 /** Calls `tick` each second while the page is visible, and at once when it becomes so. @param {() => void} tick */

@@ -5,6 +5,11 @@ export const ACCOUNT = {
   sessions: "Sign-ins",
   tokens: "API tokens",
   devices: "Helper programs",
+  noHelper: "No helper program is paired.",
+  noHelperWhy: "The set-up above gives you a code for one.",
+  byLink: "Link",
+  path: (path, up, since, advice) =>
+    `${path === "link" ? "live link" : "pushes"}: ${up ? "up" : "down"}${since ? ` since ${since}` : ""}${advice ? `. ${advice}` : ""}`,
   guests: "Guests of this server",
   invites: "My invitations",
   tracking: "Tracked players",
@@ -72,6 +77,7 @@ export const ACCOUNT = {
   drill: "Start a drill",
   unpair: "Unpair this server",
   pairedAt: (when) => `paired ${when}`,
+  wiki: "How it works",
   docs: "API",
 };
 

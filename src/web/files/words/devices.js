@@ -35,6 +35,7 @@ export const DEVICES = {
   used: (used, capacity) => `${used} of ${capacity} slots`,
   noPower: "no power, or not attached to a container",
   emptyBox: "It is empty.",
+  blueprint: "blueprint",
   unknownContent: "Its content is not known yet.",
   look: "Look through it",
   lookAgain: "Look again",

@@ -11,5 +11,13 @@ export const RAID = {
   acknowledgeAll: "Acknowledge all",
   known: (when) => `Acknowledged ${when}.`,
   over: "over",
+  sentence: ({ count, drill, late, grid, alarmName }, age) =>
+    [
+      `RAID${grid ? ` ${grid}` : ""}: ${alarmName} went off ${age}${count > 1 ? `, ${count} hits` : ""}.`,
+      drill && "Drill.",
+      late && "Reported late.",
+    ]
+      .filter(Boolean)
+      .join(" "),
   notDone: "The acknowledgement was not sent:",
 };

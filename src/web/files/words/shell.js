@@ -30,6 +30,10 @@ export const SHELL = {
   parts: "Parts of the dashboard",
   panel: "Details",
   notices: "Raids and notices",
+  stale: (age) => `stale: this is ${age} old`,
+  staleUnknown: "stale: there was no answer yet",
+  connection: "Connection",
+  wiped: (age) => `wiped ${age}`,
   copied: "Copied",
   notCopied: "The browser does not let this page copy. Select the text instead.",
   expand: "Make this larger or smaller",
@@ -42,6 +46,10 @@ export const STATES = {
   waiting: "offline",
   stopped: "offline",
   signed_out: "offline",
+  gone: "offline",
+  unknown: "reconnecting",
+  stale: "stale",
+  again: (word, left) => `${word}, again in ${left}`,
 };
 
 /** The state of the link to the game server. */

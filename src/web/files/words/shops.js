@@ -2,6 +2,9 @@
 
 export const SHOPS = {
   title: "Shops",
+  unnamed: "Shop",
+  price: (quantity, cost, currency) => `${quantity} for ${cost} ${currency}`,
+  showOnMap: "Show on map",
   search: "Find an item or a shop",
   count: (offers, shops) => `${offers} offers in ${shops} shops`,
   none: "Here is all that shops on the map sell.",
@@ -35,7 +38,7 @@ export const SHOPS = {
   },
   suspicious: "suspicious",
   asOf: (age) => `Watches and marks are as of ${age}.`,
-  each: (price, currency) => `${price} ${currency} each`,
+  each: (price) => `${price} each`,
   blueprint: "blueprint",
   worn: "worn",
   chartOf: (item, low, high) => `Price of ${item} over time, from ${low} to ${high}`,
