@@ -35,7 +35,8 @@ useDemo();
 let bare;
 before(async () => {
   bare = await startService();
-  while (!(await demo.call("GET", `/paired-servers/${demo.serverId}/map`).catch(() => null)))
+  // The demo is started meanwhile, and asks the game for the map once its link is up.
+  while (!(await demo?.call("GET", `/paired-servers/${demo.serverId}/map`).catch(() => null)))
     await new Promise((resolve) => setTimeout(resolve, 500));
 });
 after(() => bare?.stop());
