@@ -38,6 +38,11 @@ export class BadLine {
     return `ws://127.0.0.1:${/** @type {any} */ (this.server.address()).port}`;
   }
 
+  /** Waits until there is one connection only: those that end would take what another one is to lose. */
+  async alone() {
+    while (this.ends.size !== 2) await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+
   /** Ends every connection now, in the middle of what it says. */
   cut() {
     for (const end of this.ends) end.destroy();

@@ -138,7 +138,10 @@ test("a connection that is cut goes on from its position, and what was said mean
   await say("while it was away");
   line.mode = "good";
   await reaches(page, "live", from);
-  await page.waitForFunction(() => globalThis.seen.chat.some(({ text }) => text === "while it was away"));
+  // A list that does not come at once is asked for again after half a minute.
+  await page.waitForFunction(() => globalThis.seen.chat.some(({ text }) => text === "while it was away"), null, {
+    timeout: 90_000,
+  });
   await say("after it came back");
   await page.waitForFunction(() => globalThis.seen.chat.some(({ text }) => text === "after it came back"));
   await isTrue(page);
@@ -186,6 +189,7 @@ test("a line that lets nothing pass is found out by its silence", async () => {
 
 test("a patch that is lost on the way is a gap, after which the state is true again, on the same connection", async () => {
   const { page, close } = await watch();
+  await line.alone();
   const opened = line.opened;
   line.lostMessages = 0;
   line.loses = '"patch"';
@@ -200,6 +204,7 @@ test("a patch that is lost on the way is a gap, after which the state is true ag
 test("bytes that are lost on the way end the connection, and the next one is true", async () => {
   const { page, close } = await watch();
   for (const count of [1, 3, 40]) {
+    await line.alone();
     const from = await said(page);
     line.losesBytes = count;
     await reaches(page, "waiting", from);
