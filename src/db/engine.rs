@@ -129,6 +129,11 @@ pub fn advice(error: &str) -> Option<&'static str> {
              end what holds them, see pg_stat_activity",
         );
     }
+    if error.contains("password authentication failed") {
+        return Some(
+            "correct the password in DATABASE_URL (or PGPASSWORD, ~/.pgpass), or set that of the role (ALTER ROLE)",
+        );
+    }
     if error.contains("is not currently accepting connections") {
         return Some(
             "an administrator keeps connections out: ALTER DATABASE … ALLOW_CONNECTIONS true lets them in again",
@@ -395,6 +400,7 @@ mod tests {
             ("canceling statement due to lock timeout", "pg_blocking_pids"),
             ("canceling statement due to statement timeout", "pg_blocking_pids"),
             ("database is locked", "fuser"),
+            ("FATAL:  password authentication failed for user \"u\"", "the password in DATABASE_URL"),
             ("relation \"users\" does not exist", "table or column"),
             ("no such table: users", "table or column"),
         ] {

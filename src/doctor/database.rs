@@ -56,10 +56,16 @@ struct ServerFacts {
 
 /// The findings, and how far the database's own clock is ahead of this machine's, if it has one. Blocks.
 pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (Vec<Observation>, Option<TimeDelta>) {
-    if let Database::Sqlite(path) = database
-        && !path.exists()
-    {
-        return (vec![missing(path, data_dir)], None);
+    if let Database::Sqlite(path) = database {
+        match path.try_exists() {
+            Ok(true) => {}
+            Ok(false) => return (vec![missing(path, data_dir)], None),
+            // The file may be there: nothing is said of a backup.
+            Err(error) => {
+                let text = format!("{}: {error}; the service's user must be able to read it", path.display());
+                return (vec![Observation::broken(SUBJECT, text)], None);
+            }
+        }
     }
     if let Database::Sqlite(path) = database
         && let Some(fault) = database_file::fault(path)
@@ -152,15 +158,21 @@ fn with_remedy(database: &Database, error: &DbError) -> String {
         _ => engine::advice(&error.to_string()),
     };
     match (special, error) {
-        (Some(remedy), _) => format!("{error}; {remedy}"),
+        (Some(remedy), _) => format!("{}; {remedy}", facts(&error.to_string())),
         (None, DbError::Unavailable(reason)) => {
-            format!("{}; see that it runs, and that DATABASE_URL and DATA_DIR are right", reason.trim())
+            format!("{}; see that it runs, and that DATABASE_URL and DATA_DIR are right", facts(reason))
         }
         (None, DbError::Query(message)) if message.contains("permission denied") => {
             format!("{error}; its user needs SELECT, INSERT, UPDATE and DELETE on all tables")
         }
         (None, _) => error.to_string(),
     }
+}
+
+/// The text of libpq on one line, without its guesses, which are lines that begin with a tab.
+fn facts(reason: &str) -> String {
+    let lines = reason.lines().filter(|line| !line.starts_with('\t')).map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 /// True if nothing can be written to the file system of this file.
@@ -318,4 +330,29 @@ fn size(db: &mut Db) -> Result<Size, DbError> {
             .get_result(db)?,
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_libpq_says_is_one_line_without_its_guesses() {
+        let refused = "connection to server at \"db\", port 5432 failed: Connection refused\n\tIs the server running on that \
+                       host and accepting TCP/IP connections?\n";
+        assert_eq!(facts(refused), "connection to server at \"db\", port 5432 failed: Connection refused");
+        assert_eq!(facts("one failed\ntwo failed\n"), "one failed; two failed");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_looked_at_is_not_called_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        // As of a directory of another user, whose right this test may have.
+        let database = Database::Sqlite(file.join("companion.db"));
+        let (findings, _) = examine(&database, directory.path(), &Clock::system());
+        let text = &findings[0].text;
+        assert!(findings.len() == 1 && text.contains("must be able to read it") && !text.contains("backup"), "{text}");
+    }
 }

@@ -184,14 +184,14 @@ pub fn read(db: &mut Db) -> Result<SchemaSteps, DbError> {
 
 /// Opens a database that has been served from, and makes nothing where there is none. Blocks.
 pub fn open_existing(database: &Database) -> Result<Pool, DbError> {
-    if let Database::Sqlite(path) = database
-        && !path.exists()
-    {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        return Err(DbError::Unavailable(format!("{} does not exist; is DATA_DIR right?", path.display())));
-    }
     if let Database::Sqlite(path) = database {
-        database_file::refuse_unsafe(path)?;
+        let shown = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let shown = shown.display();
+        match path.try_exists() {
+            Ok(true) => database_file::refuse_unsafe(path)?,
+            Ok(false) => return Err(DbError::Unavailable(format!("{shown} does not exist; is DATA_DIR right?"))),
+            Err(error) => return Err(DbError::Unavailable(format!("{shown}: {error}"))),
+        }
     }
     let pool = Pool::open_as_it_is(database)?;
     let steps = pool.read_blocking(read)?;
