@@ -31,7 +31,8 @@ pub async fn examine(settings: Settings, clock: &Clock, mut report: impl FnMut(&
     match Config::check_only(settings) {
         Ok(config) => {
             report(vec![Observation::fine("settings", "they are valid")]);
-            if !unmade.is_empty() {
+            // The secrets of a directory that was removed are lost, and the next start would make others.
+            if !unmade.is_empty() && !machine::is_removed(&config.data_dir) {
                 let text = format!("{} will be made at the first start, in {}", unmade.join(", "), file.display());
                 report(vec![Observation::doubtful("settings", text)]);
             }

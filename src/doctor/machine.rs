@@ -174,7 +174,7 @@ fn data_dir(path: &Path) -> Observation {
 }
 
 /// True if a process has the lock of this directory open, which is not there.
-fn is_removed(path: &Path) -> bool {
+pub(super) fn is_removed(path: &Path) -> bool {
     let lock = path.join(LOCK_FILE);
     open_files::holder_of_removed(&std::path::absolute(&lock).unwrap_or(lock)).is_some()
 }
@@ -224,11 +224,12 @@ fn limit_of_open_files(config: &Config) -> Observation {
 pub(super) async fn ports(config: &Config) -> Vec<Observation> {
     const SUBJECT: &str = "port";
     let client = tls_config(None).and_then(http::client);
+    let is_served = is_data_dir_taken(&config.data_dir) || is_removed(&config.data_dir);
     let mut findings = Vec::new();
     for (variable, address) in [("API_LISTEN", config.listen.api), ("RELAY_LISTEN", config.listen.relay)] {
         let bound = TcpListener::bind(address).map(drop);
         let finding = match (bound, &client) {
-            (Ok(()), _) if is_data_dir_taken(&config.data_dir) => Observation::doubtful(
+            (Ok(()), _) if is_served => Observation::doubtful(
                 SUBJECT,
                 format!(
                     "{address} is free ({variable}), and a companion serves from this DATA_DIR: it listens elsewhere; run \
@@ -248,7 +249,7 @@ pub(super) async fn ports(config: &Config) -> Vec<Observation> {
                         }
                         let answers = format!("a companion answers on {address} ({variable})");
                         // One that waits has not taken it yet.
-                        match waits.is_some() || is_data_dir_taken(&config.data_dir) {
+                        match waits.is_some() || is_served {
                             true => Observation::fine(SUBJECT, answers),
                             false => Observation::doubtful(
                                 SUBJECT,
@@ -259,7 +260,7 @@ pub(super) async fn ports(config: &Config) -> Vec<Observation> {
                             ),
                         }
                     }
-                    Err(reason) if is_data_dir_taken(&config.data_dir) => Observation::broken(
+                    Err(reason) if is_served => Observation::broken(
                         SUBJECT,
                         format!(
                             "the companion that serves from this DATA_DIR does not answer on {address} ({variable}): \

@@ -186,6 +186,10 @@ async fn a_data_directory_that_is_removed_is_said_and_so_is_a_database_that_is_n
         let said = doctor(directory.path(), subject).await;
         assert!(said.starts_with("FAIL") && said.contains("was removed while a companion serves from it"), "{said}");
     }
+    let said = doctor(directory.path(), "settings").await;
+    assert!(!said.contains("will be made"), "its secrets are lost: {said}");
+    let said = doctor(directory.path(), "port").await;
+    assert!(said.contains("a companion serves from this DATA_DIR"), "{said}");
     let (_, log) = served.stop();
     assert!(log.contains("is gone with it; restore a backup before the next start"), "{log}");
 
