@@ -328,9 +328,20 @@ fn shown_by(status: &Value, address: SocketAddr) -> Vec<Observation> {
     ] {
         let Some(states) = states.as_object() else { continue };
         let all: u64 = states.values().filter_map(Value::as_u64).sum();
-        let unreachable = states.get("unreachable").and_then(Value::as_u64).unwrap_or_default();
+        let count = |state| states.get(state).and_then(Value::as_u64).unwrap_or_default();
+        let unreachable = count("unreachable");
         if unreachable > 0 {
             findings.push(Observation::doubtful(subject, format!("{unreachable} of {all} are unreachable; {remedy}")));
+        }
+        // As in the alert rules: one in five at once is no coincidence.
+        for (state, text) in [
+            ("rejected", "are not taken by their game servers: see docs/operations.md, CompanionPairingsRejected"),
+            ("refresh_needed", "are refused by the push service: see docs/operations.md, CompanionCredentialsRefused"),
+        ] {
+            let refused = count(state);
+            if refused > all / 5 {
+                findings.push(Observation::doubtful(subject, format!("{refused} of {all} {text}")));
+            }
         }
     }
     findings
@@ -353,6 +364,10 @@ mod tests {
         let said_of_links = said(links);
         assert!(said_of_links[0].starts_with("warn  game links    3 of 5 are unreachable"), "{said_of_links:?}");
         assert!(said_of_links[1].starts_with("warn  push sessions") && said_of_links.len() == 2, "{said_of_links:?}");
+        let refused = said(json!({ "links": { "connected": 8, "rejected": 2 }, "push": { "refresh_needed": 1 } }));
+        assert!(refused.len() == 1 && refused[0].contains("1 of 1 are refused by the push service"), "{refused:?}");
+        let rejected = said(json!({ "links": { "connected": 7, "rejected": 3 } }));
+        assert!(rejected[0].contains("3 of 10 are not taken"), "{rejected:?}");
         let waits = "waits for process 7 on vm, which serves since 2026-11-25T16:58:53.177Z";
         let standby = said(json!({ "code": "unavailable", "errors": [{ "path": "service", "message": waits }] }));
         assert!(standby[0].ends_with(&format!("does not serve: it {waits}")), "{standby:?}");
