@@ -157,6 +157,8 @@ async fn a_clock_that_differs_from_the_identity_providers_is_a_warning() {
     let ready = app.browser().get_until("/ready", |ready| ready["warnings"][0]["path"] == "clock").await;
     let message = ready["warnings"][0]["message"].as_str().unwrap();
     assert!(message.contains("ahead of that of the identity provider: no user can sign in"), "{message}");
+    let status = app.browser().get("/status").await.json();
+    assert_eq!((&status["state"], &status["signIn"]), (&json!("degraded"), &json!(false)));
     app.stop().await;
 }
 

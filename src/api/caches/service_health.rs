@@ -109,8 +109,8 @@ pub struct ServiceHealth {
     pub overdue_alarm: Option<Duration>,
     /// The database is not damaged, and its log is where it was opened.
     pub intact: bool,
-    /// The identity provider answers.
-    pub identity_provider: bool,
+    /// The identity provider answers, and the clock does not keep users out.
+    pub sign_in: bool,
     /// Stored secrets that do not open.
     pub unreadable_secrets: usize,
     /// Rows of the database that cannot be read.

@@ -20,7 +20,10 @@ use crate::{
         engine::{self, write_check},
         incidents, journal, last_run, ledger_check, sessions, users,
     },
-    domain::ids::{SessionId, UserId},
+    domain::{
+        clock_skew::ClockSkew,
+        ids::{SessionId, UserId},
+    },
     push::{
         session_status::PushCounts,
         worker::{CountSessions, SessionsLoaded},
@@ -56,7 +59,7 @@ impl ApiContext {
             let database = match written {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(error)) => Err(engine::with_advice(&error)),
-                Err(_) => Err("no answer in time".to_owned()),
+                Err(_) => Err("no answer in time; `companion doctor` says why, as far as it can be seen".to_owned()),
             };
             // After the write, so that a connection reads pages again that it knew.
             let (ledger, sign_ins) = match &database {
@@ -246,7 +249,7 @@ impl ApiContext {
                 links: links.ok(),
                 push: push.ok(),
                 overdue_alarm: self.overdue_alarm(),
-                identity_provider: self.identity_fault().is_none(),
+                sign_in: self.identity_fault().is_none() && !self.clock_off().is_some_and(ClockSkew::refuses_sign_ins),
                 unreadable_secrets: self.keys.vault.unreadable(),
                 unreadable_rows: self.health.unreadable_rows.load(Ordering::Relaxed),
                 sockets: self.sockets(),

@@ -47,7 +47,7 @@ pub struct ServiceState {
     disk: bool,
     /// The database takes alarms, and none has waited for it for more than a minute.
     alarms_stored: bool,
-    /// The identity provider answers: users can sign in.
+    /// Users can sign in: the identity provider answers, and the clock of the service is not minutes away from its own.
     sign_in: bool,
     /// Number of links to game servers in each state; absent while they do not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ impl ServiceState {
             && alarms_stored
             && links
             && push
-            && own.identity_provider
+            && own.sign_in
             && own.unreadable_secrets == 0
             && own.unreadable_rows == 0;
         let state = match (own.stopping, works) {
@@ -107,7 +107,7 @@ impl ServiceState {
             database_intact: own.intact,
             disk,
             alarms_stored,
-            sign_in: own.identity_provider,
+            sign_in: own.sign_in,
             links: own.links.as_ref().map(|links| links.by_state.into_iter().collect()),
             push: own.push.map(|push| push.into_iter().collect()),
             sockets: own.sockets,
@@ -154,7 +154,11 @@ impl ServiceState {
             Some(hours) => format!("within the last {} days", hours / 24 + 1),
         };
         let proxy = if self.unnamed_proxy { "not named in TRUSTED_PROXIES" } else { "nothing unusual" };
-        let sign_in = if self.sign_in { "works" } else { "fails: the identity provider does not answer" };
+        let sign_in = if self.sign_in {
+            "works"
+        } else {
+            "fails: the identity provider does not answer, or the clock of the service is wrong"
+        };
         let parts = [
             ("Database", database.to_owned()),
             ("Disk", disk.to_owned()),
@@ -243,7 +247,7 @@ mod tests {
                 ("unreadable", 0),
             ]),
             overdue_alarm: None,
-            identity_provider: true,
+            sign_in: true,
             sockets: 1,
             unnamed_proxy: false,
             unreadable_secrets: 0,
@@ -266,7 +270,7 @@ mod tests {
         assert!(broken.contains("takes nothing that is written") && broken.contains("none yet"), "{broken}");
         assert!(!broken.contains("own words"), "{broken}");
         let mut alone = own(Ok(()), None);
-        alone.identity_provider = false;
+        alone.sign_in = false;
         assert!(page(&alone).contains("the identity provider does not answer"), "{}", page(&alone));
         let mut damaged = own(Ok(()), None);
         let written = WriteState { ledger: Err("damaged".into()), ..WriteState::WELL };
