@@ -6,4 +6,4 @@ pub mod probes;
 mod sign_in_watch;
 pub mod status_page;
 mod stored_rows;
-mod warnings;
+pub mod warnings;

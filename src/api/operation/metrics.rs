@@ -23,6 +23,7 @@ use crate::{
         context::{ACTOR_DEADLINE, ApiContext},
         middleware::route_class,
         operation::{
+            health::warnings::UNMEASURED,
             process_metrics,
             version::{COMMIT, VERSION},
         },
@@ -125,6 +126,7 @@ fn describe() {
     describe_gauge!("companion_build_info", "What runs, in its labels; always 1.");
     describe_gauge!("companion_serving", "1; 0 at a process that waits for another one to end, which has no other metrics.");
     describe_gauge!("companion_ready", "1 while /ready says yes.");
+    describe_gauge!("companion_warning", "1 while /ready warns of the part; parts that have a metric of their own are not here.");
     describe_gauge!("companion_relay_connections", "Open WebSockets.");
     describe_gauge!("companion_client_connections", "Connections of clients to both listeners.");
     describe_gauge!("companion_client_connections_limit", "How many of them there may be; further ones are refused.");
@@ -248,8 +250,9 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     };
     let (started_at, data_dir) = (context.health.started_at, context.settings.data_dir.clone());
     // A part that does not answer keeps its last values, and nothing else waits for it.
-    let (missing, written, links, push, stored, files, _) = tokio::join!(
+    let (missing, warnings, written, links, push, stored, files, _) = tokio::join!(
         context.not_ready(),
+        context.warnings(),
         context.written(),
         context.link_counts(),
         context.push_counts(),
@@ -258,6 +261,9 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
         web::block(move || process_metrics::report(started_at)),
     );
     gauge!("companion_ready").set(f64::from(missing.is_empty()));
+    for part in UNMEASURED {
+        gauge!("companion_warning", "part" => part).set(f64::from(warnings.iter().any(|warning| warning.path == part)));
+    }
     let (backed_up, refused) = files.map_or((None, None), |(backed_up, refused)| (backed_up.ok(), refused.ok()));
     if let Some(backed_up) = backed_up {
         let seconds = backed_up.map_or(0.0, |at| at.timestamp() as f64);

@@ -24,6 +24,9 @@ use crate::{
 /// Percent of the memory limit; more in use is a fault.
 const MOST_MEMORY_PERCENT: u64 = 90;
 
+/// The parts of warnings that no other metric shows.
+pub const UNMEASURED: [&str; 4] = ["erasures", "openFiles", "images", "memory"];
+
 /// The name of a part, and what is wrong with it.
 pub type PartWarning = (&'static str, String);
 
