@@ -47,7 +47,7 @@ pub use self::{
     player_stats::{PlayerStats, PlayerStatsSettings},
     private_dir::{
         LOCK_FILE, LockedFile, create_private_dir, is_data_dir_taken, is_locked, is_writable, lock, take_data_dir,
-        take_lock,
+        take_lock, write_remedy,
     },
     push::{PushAddress, PushSettings},
     registration::{Registration, RegistrationSettings},

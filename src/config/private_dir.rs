@@ -39,6 +39,15 @@ pub fn is_writable(path: &Path) -> Result<(), String> {
     })
 }
 
+/// Advice where this error kept something from being written, to follow its text; empty if that says enough.
+pub fn write_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; the service's user must own it",
+        io::ErrorKind::ReadOnlyFilesystem => "; `mount` shows its file system, and the kernel's log may say why",
+        _ => "",
+    }
+}
+
 /// A file that this process has locked, until this is dropped.
 #[derive(Debug)]
 pub struct LockedFile(File);

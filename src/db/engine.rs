@@ -177,6 +177,12 @@ pub fn advice(error: &str) -> Option<&'static str> {
     if error.contains("database or disk is full") {
         return Some("the disk of the SQLite file is full: make room on it");
     }
+    if error.contains("disk I/O error") {
+        return Some(
+            "the disk or the file system of the SQLite file fails: `mount` and the kernel's log say more; look at the disk \
+             before you remount it",
+        );
+    }
     if error.contains("No space left on device") {
         return Some("a disk of PostgreSQL is full: make room on it");
     }
@@ -400,6 +406,7 @@ mod tests {
             ("canceling statement due to lock timeout", "pg_blocking_pids"),
             ("canceling statement due to statement timeout", "pg_blocking_pids"),
             ("database is locked", "fuser"),
+            ("disk I/O error", "kernel's log"),
             ("FATAL:  password authentication failed for user \"u\"", "the password in DATABASE_URL"),
             ("relation \"users\" does not exist", "table or column"),
             ("no such table: users", "table or column"),

@@ -18,7 +18,7 @@ use crate::{
         relay_health::RelayHealthClient,
     },
     clock::Clock,
-    config::{Config, ImageStorage, LOCK_FILE, is_data_dir_taken, is_writable},
+    config::{Config, ImageStorage, LOCK_FILE, is_data_dir_taken, is_writable, write_remedy},
     db::{
         journal::{self, JOURNAL, REFUSED},
         last_backup, last_run,
@@ -155,10 +155,7 @@ fn data_dir(path: &Path) -> Observation {
         return Observation::broken(SUBJECT, format!("it {fault}"));
     }
     if let Err(error) = tempfile::tempfile_in(path) {
-        return Observation::broken(
-            SUBJECT,
-            format!("{shown} cannot be written: {error}; the service's user must own it"),
-        );
+        return Observation::broken(SUBJECT, format!("{shown} cannot be written: {error}{}", write_remedy(&error)));
     }
     if let Err(fault) = journal::check(path) {
         return Observation::broken(SUBJECT, format!("{shown} {fault}"));

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use crate::db::engine::error::DbError;
+use crate::{config::write_remedy, db::engine::error::DbError};
 
 /// Name of the file in the data directory.
 pub const JOURNAL: &str = "alarms.journal";
@@ -17,24 +17,17 @@ pub const LARGEST: u64 = 16 << 20;
 /// Failure to open the journal, or to take it over into the database.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    #[error("alarms.journal in DATA_DIR cannot be used: {0}{remedy}", remedy = remedy(.0))]
+    #[error("alarms.journal in DATA_DIR cannot be used: {0}{remedy}", remedy = write_remedy(.0))]
     File(#[from] io::Error),
     #[error("it could not be stored: {0}")]
     Database(#[from] DbError),
-}
-
-fn remedy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => "; the service's user must own it",
-        _ => "",
-    }
 }
 
 /// Fails if the journal of this directory is there and cannot be written. Blocks.
 pub fn check(directory: &Path) -> Result<(), String> {
     match OpenOptions::new().append(true).open(directory.join(JOURNAL)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(format!("has a file {JOURNAL} that cannot be written: {error}{}", remedy(&error)))
+            Err(format!("has a file {JOURNAL} that cannot be written: {error}{}", write_remedy(&error)))
         }
         _ => Ok(()),
     }
