@@ -84,7 +84,13 @@ impl ApiContext {
             let effect = if skew.refuses_sign_ins() { ": no user can sign in" } else { "" };
             format!("it {skew} that of the identity provider{effect}; set it by NTP")
         });
-        let (_, clients) = self.limits.connections.load();
+        let (open, clients) = self.limits.connections.load();
+        let connections = is_almost_full(open, clients).then(|| {
+            format!(
+                "{open} of {clients} are open, and further clients are refused when all are; see docs/operations.md, \
+                 CompanionAlmostFull"
+            )
+        });
         let (wanted, workers) = (self.settings.connections_per_address, self.settings.workers);
         // One address never has more than half of them.
         let files = (clients / 2 < wanted).then(|| {
@@ -104,11 +110,17 @@ impl ApiContext {
             ("signIn", sign_in),
             ("clock", clock),
             ("openFiles", files),
+            ("connections", connections),
         ];
         let own = own.into_iter().filter_map(|(path, message)| Some((path, message?)));
         let noted = self.health.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         own.chain(noted).map(|(path, message)| FieldError { path: path.to_owned(), message }).collect()
     }
+}
+
+/// True from nine in ten connections of clients on, as in the alert rule.
+fn is_almost_full(open: usize, limit: usize) -> bool {
+    open.saturating_mul(10) > limit.saturating_mul(9)
 }
 
 fn of_push(push: &PushCounts) -> Vec<PartWarning> {
@@ -152,6 +164,12 @@ fn of_machine(images: &ImageStore, data_dir: &Path, now: Timestamp) -> Vec<PartW
 mod tests {
     use super::*;
     use crate::push::session_status::PushState;
+
+    #[test]
+    fn the_last_tenth_of_the_connections_is_a_warning() {
+        assert!(is_almost_full(91, 100) && is_almost_full(1, 0));
+        assert!(!is_almost_full(90, 100) && !is_almost_full(0, 0));
+    }
 
     #[test]
     fn a_credential_that_cannot_be_read_is_a_warning_beside_sessions_that_are_down() {
