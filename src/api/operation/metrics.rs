@@ -60,8 +60,9 @@ const HTTP_SECONDS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 2.0, 10.0];
 const DATABASE_WAIT: [f64; 9] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 2.5];
 
 /// Codes of refusals that are counted before there is one; those of limits are so by their class.
-const NOTABLE: [&str; 9] = [
+const NOTABLE: [&str; 10] = [
     problem::INVALID_SIGNATURE.code,
+    problem::INVALID_INTERACTION_SIGNATURE.code,
     problem::SIGN_IN_REJECTED.code,
     problem::INVALID_PAIRING_CODE.code,
     problem::CONFIRMATION_NEEDED.code,
