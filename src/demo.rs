@@ -206,8 +206,8 @@ impl Demo {
         let mut world = SimulatedWorld::new(options.seed, clock.now());
         world.script.cancel_raids();
         let mut game = GameServerOptions { listen: listen(2), ..GameServerOptions::new(world) };
-        // The second of the team has the same token.
-        game.players.push((TEAM[1].0, DEMO_TOKEN));
+        // The second and third of the team have the same token.
+        game.players.extend(TEAM[1..3].iter().map(|(player, _)| (*player, DEMO_TOKEN)));
         let game = GameServer::start(game).await.map_err(DemoError::io(taken(listen(2))))?;
         let identity = IdentityProvider::start(listen(3), simulator::persons(), clock.clone(), Random::system()).await;
         let identity = identity.map_err(DemoError::io(taken(listen(3))))?;
