@@ -32,6 +32,18 @@ pub fn plain_text(text: &str, limit: usize) -> String {
     plain.trim().to_owned()
 }
 
+/// Like [`plain_text`], without the beginning of a word that does not fit. It is cut where that would leave less than half:
+/// in scripts without spaces, a sentence is one word.
+pub fn plain_words(text: &str, limit: usize) -> String {
+    let mut plain = plain_text(text, limit + 1);
+    let Some((end, over)) = plain.char_indices().nth(limit) else { return plain };
+    let is_kept = |space: &usize| !over.is_whitespace() && 2 * plain[..*space].chars().count() >= limit;
+    let space = plain[..end].rfind(char::is_whitespace).filter(is_kept);
+    plain.truncate(space.unwrap_or(end));
+    plain.truncate(plain.trim_end().len());
+    plain
+}
+
 /// The text with invisible characters as `\u{…}`: a terminal shows all of it, and obeys none of it.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -77,7 +89,7 @@ fn tag_length(text: &str) -> Option<usize> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{escaped, plain_text};
+    use super::{escaped, plain_text, plain_words};
 
     #[test]
     fn tags_are_removed_and_everything_else_is_kept() {
@@ -101,6 +113,15 @@ mod tests {
     #[test]
     fn the_limit_counts_characters_not_bytes() {
         assert_eq!(plain_text("ééééé", 3), "ééé");
+    }
+
+    #[test]
+    fn a_word_that_does_not_fit_is_left_out() {
+        let cut = |text: &str| plain_words(text, 10);
+        assert_eq!((cut("roof campe"), cut("a camper roof")), ("roof campe".to_owned(), "a camper".to_owned()));
+        assert_eq!((cut("a roof camp er"), cut("a roof hole")), ("a roof".to_owned(), "a roof".to_owned()));
+        assert_eq!((cut("a roof cam er"), cut("campsites here")), ("a roof cam".to_owned(), "campsites".to_owned()));
+        assert_eq!((cut(&"é".repeat(12)), cut("  ")), ("é".repeat(10), String::new()));
     }
 
     #[test]

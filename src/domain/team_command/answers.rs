@@ -20,7 +20,7 @@ use crate::domain::{
     escalation::QUIET_AFTER,
     incident::Incident,
     map::NoteCategory,
-    plain_text::plain_text,
+    plain_text::plain_words,
     server_state::ServerState,
     team_timer::{LONGEST_TIMER_TEXT, MOST_TIMERS, TeamTimer},
     time::Timestamp,
@@ -118,7 +118,7 @@ impl TeamView<'_> {
                 Err(_) => self.say("team.timer.usage", &[]),
             };
         }
-        let text = plain_text(rest, LONGEST_TIMER_TEXT);
+        let text = plain_words(rest, LONGEST_TIMER_TEXT);
         match durations::parse_minutes(first) {
             Some(_) if self.state.timers.len() >= MOST_TIMERS => {
                 self.say("team.timer.full", &[("most", &MOST_TIMERS.to_string())])
@@ -152,7 +152,7 @@ impl TeamView<'_> {
     fn note(&self, argument: &str) -> TeamReply {
         let (first, rest) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
         let category = CATEGORIES.into_iter().find(|category| first.eq_ignore_ascii_case(category));
-        let label = plain_text(if category.is_some() { rest } else { argument }, LONGEST_NOTE);
+        let label = plain_words(if category.is_some() { rest } else { argument }, LONGEST_NOTE);
         let place = self.state.members.get(&self.asker).filter(|member| member.alive);
         match (place.and_then(|member| member.x.zip(member.y)), label.is_empty()) {
             (_, true) => self.say("team.note.usage", &[]),

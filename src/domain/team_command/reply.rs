@@ -4,9 +4,12 @@ use crate::domain::plain_text::plain_text;
 
 /// UTF-16 units of a line, as the game counts; older game servers cut longer ones (protocol §3.3).
 pub const LINE: usize = 128;
+/// UTF-16 units of a word that is left out whole where a line ends: more than any name has. In scripts without spaces, a
+/// sentence is one word.
+const LONGEST_WORD: usize = 64;
 
-/// The text as one line, without tags, without marks in front that might be the prefix of a bot, cut with an ellipsis.
-/// None if nothing is left.
+/// The text as one line, without tags, without marks in front that might be the prefix of a bot, cut after a word with
+/// an ellipsis. None if nothing is left.
 pub fn line(text: &str) -> Option<String> {
     let mut plain = plain_text(text, 2 * LINE);
     // A tag within a tag is one after the first is gone; and marks may hide the tag after them.
@@ -17,32 +20,35 @@ pub fn line(text: &str) -> Option<String> {
         }
         plain = inner;
     }
-    let mut units = 0;
-    let mut cut = None;
-    for (at, character) in plain.char_indices() {
-        if units < LINE {
-            cut = Some(at);
-        }
-        units += character.len_utf16();
-    }
-    if units > LINE {
-        plain.truncate(fitting(&plain, cut.unwrap_or_default()));
-        plain.truncate(plain.trim_end().len());
+    if units(&plain) > LINE {
+        plain.truncate(end_of_words(&plain));
         plain.push('…');
     }
     (!plain.is_empty()).then_some(plain)
 }
 
-/// The end of the text that leaves room for the ellipsis.
-fn fitting(text: &str, at_most: usize) -> usize {
+/// The end, in bytes, of the whole words of a text that is longer than a line, with room for the ellipsis. A cut number
+/// would be another one. Only a word that is very long itself is cut.
+fn end_of_words(text: &str) -> usize {
     let mut units = 0;
-    for (at, character) in text[..at_most].char_indices() {
+    let over = text.char_indices().find(|(_, character)| {
         units += character.len_utf16();
-        if units > LINE - 1 {
-            return at;
-        }
+        units > LINE - 1
+    });
+    let end = over.map_or(text.len(), |(at, _)| at);
+    let (fits, rest) = text.split_at(end);
+    if rest.starts_with(char::is_whitespace) {
+        return trimmed(fits);
     }
-    at_most
+    match fits.rfind(char::is_whitespace) {
+        Some(space) if self::units(&fits[space..]) <= LONGEST_WORD => trimmed(&fits[..space]),
+        _ => end,
+    }
+}
+
+/// Bytes of the text without what only joins it to a next word.
+fn trimmed(text: &str) -> usize {
+    text.trim_end_matches(|end: char| end.is_whitespace() || matches!(end, ',' | ':' | ';')).len()
 }
 
 /// Neither letter, digit nor picture. Bots have other prefixes than ASCII ones, too, and `！` is typed for `!`.
@@ -109,6 +115,18 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_cut_between_words_and_never_in_a_number() {
+        let cut = |text: &str| line(text).unwrap();
+        let filled = |last: &str| format!("{} {last}", "x".repeat(120));
+        assert_eq!(cut(&filled("123456 7")), format!("{}…", filled("123456")), "it fits exactly");
+        assert_eq!(cut(&filled("1234567 8")), format!("{}…", "x".repeat(120)));
+        assert_eq!(cut(&format!("{}, 1234567 8", "x".repeat(120))), format!("{}…", "x".repeat(120)));
+        // Of one long word, as much as fits.
+        let sentence = format!("timer 1: {}", "字".repeat(200));
+        assert_eq!(cut(&sentence), format!("timer 1: {}…", "字".repeat(118)));
+    }
+
+    #[test]
     fn what_does_not_fit_on_a_line_is_on_the_next() {
         let of = |lengths: &[usize]| lines(lengths.iter().map(|length| "x".repeat(*length)));
         assert_eq!(of(&[63, 63, 1]).iter().map(|line| line.len()).collect::<Vec<_>>(), [LINE, 1]);
@@ -127,11 +145,24 @@ mod tests {
         }
 
         #[test]
+        fn a_long_text_loses_whole_words(words in prop::collection::vec("[a-z0-9é字][a-z0-9/é字]{0,31}", 1..40)) {
+            let text = words.join(" ");
+            let said = line(&text).expect("it has letters");
+            prop_assert!(units(&said) <= LINE, "{said}");
+            let kept: Vec<&str> = said.trim_end_matches('…').split(' ').collect();
+            prop_assert!(said == text || kept.iter().zip(&words).all(|(kept, word)| kept == word), "{said}");
+        }
+
+        #[test]
         fn a_list_has_all_that_fits(texts in prop::collection::vec("[a-z]{1,40}", 0..20)) {
             let list = joined("x: ", texts.clone());
             prop_assert!(units(&list) <= LINE);
             let whole = format!("x: {}", texts.join(", "));
             prop_assert!(list == whole || units(&whole) >= LINE);
+            // Each text is there whole, or not at all.
+            let shown = list.trim_end_matches('…');
+            let is_whole = (0..=texts.len()).any(|count| shown == format!("x: {}", texts[..count].join(", ")));
+            prop_assert!(is_whole, "{list}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{TeamReply, TeamView};
 use crate::domain::{
-    plain_text::plain_text,
+    plain_text::plain_words,
     server_state::Member,
     team_command::{durations, reply, vocabulary::folded},
 };
@@ -16,7 +16,7 @@ const NAMES: usize = 3;
 
 /// The name as it is said.
 pub(super) fn name_of(member: &Member) -> String {
-    let name = plain_text(&member.name, LONGEST_NAME);
+    let name = plain_words(&member.name, LONGEST_NAME);
     if name.is_empty() { "?".to_owned() } else { name }
 }
 
@@ -29,7 +29,7 @@ impl TeamView<'_> {
         let exact = meant.iter().find(|(_, member)| folded(&name_of(member)) == part);
         match (exact, meant.as_slice()) {
             (Some((id, member)), _) | (None, [(id, member)]) => Ok((**id, member)),
-            (None, []) => Err(self.say("team.member.unknown", &[("name", &plain_text(&part, LONGEST_NAME))])),
+            (None, []) => Err(self.say("team.member.unknown", &[("name", &plain_words(&part, LONGEST_NAME))])),
             (None, several) => {
                 let names =
                     several.iter().take(NAMES).map(|(_, member)| name_of(member)).collect::<Vec<_>>().join(", ");

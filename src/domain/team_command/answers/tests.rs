@@ -11,6 +11,7 @@ use crate::domain::{
     device::{Device, DeviceKind, Reachable, Storage},
     incident::DevicePlace,
     map::{MapNote, MapPlace, Marker, MarkerKind},
+    plain_text::plain_text,
     reporting::Reported,
     server_state::Member,
     team_command::{
@@ -77,6 +78,7 @@ struct AnsweredWorld {
     clock: Option<GameClock>,
     speeds: DaySpeeds,
     info_at: Option<Timestamp>,
+    vocabulary: Vocabulary,
 }
 
 impl AnsweredWorld {
@@ -87,6 +89,7 @@ impl AnsweredWorld {
             clock: None,
             speeds: DaySpeeds::default(),
             info_at: Some(now()),
+            vocabulary: vocabulary(),
         };
         let alice = Member { alive: false, died_at: Some(ago(5)), x: None, y: None, ..member("Alice", "F9", 44) };
         for (id, member) in [(BOB, member("Bob", "K12", 192)), (ALICE, alice)] {
@@ -106,7 +109,6 @@ impl AnsweredWorld {
     }
 
     fn reply_to(&self, word: CommandWord, argument: &str) -> TeamReply {
-        let vocabulary = vocabulary();
         let view = TeamView {
             state: &self.state,
             now: now(),
@@ -115,7 +117,7 @@ impl AnsweredWorld {
             clock: self.clock,
             speeds: self.speeds,
             memory: &self.memory,
-            vocabulary: &vocabulary,
+            vocabulary: &self.vocabulary,
             texts: &BotMessages::default(),
         };
         answer(word, argument, &view)
@@ -348,6 +350,106 @@ proptest! {
             if let Some(UnderstoodCommand::BuiltIn(word, argument)) = vocabulary.read(&line) {
                 check(world.reply_to(word, &argument))?;
             }
+        }
+    }
+}
+
+/// Commands that are given, unless this variable names another number.
+const COMMANDS: (&str, u32) = ("TEAM_CHAT_COMMANDS", 64);
+
+fn commands() -> ProptestConfig {
+    let wanted = std::env::var(COMMANDS.0).ok().and_then(|wanted| wanted.parse().ok());
+    ProptestConfig::with_cases(wanted.unwrap_or(COMMANDS.1))
+}
+
+/// Names and texts of several words, longer than is shown of most.
+fn long() -> impl Strategy<Value = String> {
+    prop::collection::vec("[A-Za-z0-9é]{1,14}", 2..14).prop_map(|words| words.join(" "))
+}
+
+/// A command with what players write behind it.
+fn asked() -> impl Strategy<Value = (CommandWord, String)> {
+    let argument = prop_oneof![
+        Just(String::new()),
+        long(),
+        ("[1-9][0-9]?[smh]?", long()).prop_map(|(lasts, text)| format!("{lasts} {text}")),
+        ("enemy|base|nothing", long()).prop_map(|(category, text)| format!("{category} {text}")),
+        "off [0-9]{1,3}",
+        "(armored|stone|wooden) (wall|door|moon) [0-9]{1,9}",
+    ];
+    (prop::sample::select(CommandWord::ALL.to_vec()), argument)
+}
+
+/// A team that has as much to say as is possible.
+fn crowded(names: &[String], timers: usize) -> AnsweredWorld {
+    let mut world = AnsweredWorld::new();
+    for (id, name) in names.iter().enumerate() {
+        let alive = id % 3 != 1;
+        let died_at = (!alive).then(|| ago(1_500));
+        let player = Member { alive, died_at, afk_since: Some(ago(3_000)), ..member(name, "AA123", 4_000) };
+        world.state.members.put(Section::Members, BOB + id as u64, Some(player), &mut Vec::new());
+        let shop = Device { label: Some(name.clone()), ..cupboard(name, Reachable::Ok, (id % 2 > 0).then_some(300)) };
+        world.device(&id.to_string(), shop);
+        let note = MapNote {
+            x: 0.0,
+            y: 0.0,
+            grid: "AA123".into(),
+            category: "raid".to_owned(),
+            label: Some(plain_words(name, LONGEST_NOTE)),
+            source: "user",
+            author: None,
+            created_at: ago(id as i64),
+            expires_at: None,
+        };
+        world.state.map_notes.put(Section::MapNotes, id.to_string().into(), Some(note), &mut Vec::new());
+        let word = name.replace(' ', "").to_lowercase();
+        let command = DeviceCommand { word, group: None, devices: vec![id.to_string().into()] };
+        world.vocabulary.devices.push(command);
+    }
+    for (number, name) in names.iter().take(timers).enumerate() {
+        let text = plain_words(name, LONGEST_TIMER_TEXT);
+        let timer = TeamTimer { number: number as u32, text, ends_at: ago(-1_600) };
+        world.state.timers.put(Section::Timers, number.to_string().into(), Some(timer), &mut Vec::new());
+    }
+    world
+}
+
+/// The end of the line is that of a word of the text.
+fn ends_with_a_word(said: &str, text: &str) -> bool {
+    let (whole, kept) = (plain_text(text, 1_000), said.trim_end_matches('…'));
+    whole == said || whole.strip_prefix(kept).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+}
+
+proptest! {
+    #![proptest_config(commands())]
+    #[test]
+    fn a_long_answer_fits_and_ends_with_a_whole_word(
+        names in prop::collection::vec(long(), 8),
+        timers in 0_usize..8,
+        (word, argument) in asked(),
+    ) {
+        let world = crowded(&names, timers);
+        let texts = BotMessages::default();
+        let lines = match world.reply_to(word, &argument) {
+            TeamReply::Say(lines) => lines,
+            TeamReply::StartTimer { lasts, text } => {
+                prop_assert!(ends_with_a_word(&text, argument.split_once(' ').map_or("", |(_, text)| text)), "{text}");
+                let left = durations::shown(lasts);
+                vec![texts.say("team.timer", &[("number", "20"), ("text", &text), ("left", &left)])]
+            }
+            TeamReply::AddNote { label, .. } => {
+                let is_whole = |asked: &str| ends_with_a_word(&label, asked);
+                let behind = argument.split_once(' ').map_or("", |(_, text)| text);
+                prop_assert!(is_whole(&argument) || is_whole(behind), "{label}");
+                Vec::new()
+            }
+            _ => Vec::new(),
+        };
+        prop_assert!(lines.len() <= 4, "{lines:?}");
+        for line in &lines {
+            let said = reply::line(line).expect("it has letters");
+            prop_assert!(said.encode_utf16().count() <= reply::LINE, "{said}");
+            prop_assert!(ends_with_a_word(&said, line), "{said} of {line}");
         }
     }
 }

@@ -5,7 +5,7 @@ use chrono::TimeDelta;
 use super::{TeamReply, TeamView};
 use crate::domain::{
     device::{Device, DeviceKind, Reachable},
-    plain_text::plain_text,
+    plain_text::plain_words,
     team_command::{
         decay::{self, DecayAnswer},
         durations, reply,
@@ -32,7 +32,7 @@ enum CupboardUpkeep {
 pub fn device_name(device: &Device, command: Option<&str>) -> String {
     let is_id = device.name.chars().all(|character| character.is_ascii_digit());
     let name = device.label.as_deref().or(command.filter(|_| is_id)).unwrap_or(&device.name);
-    let name = plain_text(name, LONGEST_NAME);
+    let name = plain_words(name, LONGEST_NAME);
     if name.is_empty() { "?".to_owned() } else { name }
 }
 
