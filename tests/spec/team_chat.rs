@@ -1,8 +1,10 @@
 //! Commands in the team's chat: a teammate says a line in the game, and the answer comes back in team chat.
 
 mod alarms;
+mod announcements;
 mod bots;
 mod commands;
 mod room;
+mod transcript;
 mod two_services;
 mod two_users;
