@@ -192,6 +192,7 @@ impl Server {
         let billing = self.context.services.billing.clone().map(|billing| rt::spawn(billing::worker::run(billing)));
         let registrar = self.context.services.registrar.clone().map(|registrar| rt::spawn(registrar.run()));
         let channels = rt::spawn(channels::worker::run(self.context.services.channels.clone()));
+        let warnings = rt::spawn(channels::expiry_warnings::run(self.context.services.channels.clone()));
         let catalogue = self.context.caches.catalogue.clone();
         let catalogue = rt::spawn(async move { catalogue.run().await });
         let sweep = rt::spawn(retention::sweep(self.context));
@@ -215,6 +216,7 @@ impl Server {
         sweep.abort();
         catalogue.abort();
         channels.abort();
+        warnings.abort();
         rotation.abort();
         own_addresses.abort();
         billing.inspect(|billing| billing.abort());

@@ -18,13 +18,18 @@ use crate::{
         alarm_notice::{AlarmNotice, NoticeEvent, dashboard_at},
         channel::{ChannelFault, ChannelState, ChannelTarget},
         channel_lane::ChannelLane,
+        credential::Warning,
         ids::UserId,
         incident::Incident,
         noticed_event::NoticedEvent,
+        time::Timestamp,
         world_event::EventKind,
     },
     vault::{Vault, VaultError},
 };
+
+/// In the place of a server's name, where a message is about none.
+const SERVICE: &str = "companion";
 
 /// The ways to users who have no dashboard open.
 pub struct Channels {
@@ -174,6 +179,28 @@ impl Channels {
         }
     }
 
+    /// The warning that a registration for the game's pushes ends then, or has ended.
+    pub fn expiry_notice(&self, id: String, warning: Warning, expires_at: Timestamp) -> AlarmNotice {
+        let has_ended = warning == Warning::Expired;
+        AlarmNotice {
+            event: if has_ended { NoticeEvent::RegistrationEnded } else { NoticeEvent::RegistrationEnds },
+            kind: EventKind::Gap,
+            incident: id,
+            server_id: String::new(),
+            server_name: SERVICE.to_owned(),
+            alarm_name: warning.title().to_owned(),
+            grid: String::new(),
+            x: None,
+            y: None,
+            count: 1,
+            first_at: expires_at,
+            late: false,
+            drill: false,
+            url: self.urls.frontend.at("/"),
+            ack_url: None,
+        }
+    }
+
     /// A message that tries a channel.
     pub fn test_notice(&self) -> AlarmNotice {
         let now = self.clock.now();
@@ -182,7 +209,7 @@ impl Channels {
             kind: EventKind::Raid,
             incident: self.random.id(now),
             server_id: String::new(),
-            server_name: "companion".to_owned(),
+            server_name: SERVICE.to_owned(),
             alarm_name: "Test".to_owned(),
             grid: String::new(),
             x: None,

@@ -10,7 +10,11 @@ use crate::{
         engine::{error::DbError, pool::Db},
         schema::push_credentials,
     },
-    domain::{ids::UserId, time::Timestamp},
+    domain::{
+        credential::{SAID_AFTER, WARN_BEFORE},
+        ids::UserId,
+        time::Timestamp,
+    },
 };
 
 /// A user's credential.
@@ -158,6 +162,7 @@ pub fn upload(db: &mut Db, user: &UserId, bundle: &SealedBundle) -> Result<(Slot
         push_credentials::uploaded_at.eq(uploaded_at),
         push_credentials::uploaded_by.eq(&bundle.uploaded_by),
         push_credentials::expires_at.eq(bundle.expires_at),
+        push_credentials::warn_at.eq(None::<Timestamp>),
         NothingStaged::default(),
     );
     diesel::update(row).set(replaced).execute(db)?;
@@ -193,7 +198,8 @@ pub fn extend(db: &mut Db, user: &UserId, uploaded_at: Timestamp, expires_at: Ti
     let row = push_credentials::table.find(user.as_str());
     let in_use = row.filter(push_credentials::uploaded_at.eq(uploaded_at));
     let staged = row.filter(push_credentials::staged_uploaded_at.eq(uploaded_at));
-    let extended = diesel::update(in_use).set(push_credentials::expires_at.eq(expires_at)).execute(db)?
+    let moved = (push_credentials::expires_at.eq(expires_at), push_credentials::warn_at.eq(None::<Timestamp>));
+    let extended = diesel::update(in_use).set(moved).execute(db)?
         + diesel::update(staged).set(push_credentials::staged_expires_at.eq(expires_at)).execute(db)?;
     Ok(extended > 0)
 }
@@ -210,6 +216,7 @@ pub fn promote_staged(db: &mut Db, user: &UserId, uploaded_at: Timestamp, now: T
         push_credentials::uploaded_by.eq(push_credentials::staged_uploaded_by),
         push_credentials::expires_at.eq(push_credentials::staged_expires_at.assume_not_null()),
         push_credentials::proven_at.eq(now),
+        push_credentials::warn_at.eq(None::<Timestamp>),
         NothingStaged::default(),
     );
     Ok(diesel::update(row).set(promoted).execute(db)? == 1)
@@ -242,6 +249,27 @@ pub fn replace_sealed(
             .execute(db)?,
     };
     Ok(replaced == 1)
+}
+
+/// Users who are to be warned now of the end of their bundle in use, with that end, the soonest first, at most `limit`.
+pub fn list_to_warn(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<(UserId, Timestamp)>, DbError> {
+    let is_due = push_credentials::warn_at.is_null().or(push_credentials::warn_at.le(now));
+    let ends = push_credentials::table
+        .filter(push_credentials::expires_at.gt(now - SAID_AFTER))
+        .filter(push_credentials::expires_at.le(now + WARN_BEFORE))
+        .filter(is_due)
+        .order(push_credentials::expires_at)
+        .limit(limit);
+    let users: Vec<(String, Timestamp)> =
+        ends.select((push_credentials::user_id, push_credentials::expires_at)).load(db)?;
+    Ok(users.into_iter().map(|(user, expires_at)| (user.into(), expires_at)).collect())
+}
+
+/// Stores when the user is warned next of this end; one that has moved meanwhile is left alone.
+pub fn warn_next(db: &mut Db, user: &UserId, expires_at: Timestamp, at: Timestamp) -> Result<(), DbError> {
+    let row = push_credentials::table.find(user.as_str()).filter(push_credentials::expires_at.eq(expires_at));
+    diesel::update(row).set(push_credentials::warn_at.eq(at)).execute(db)?;
+    Ok(())
 }
 
 /// Number of bundles that are sealed with keys before this one.
@@ -409,6 +437,31 @@ mod tests {
             let row = stored(pool);
             assert_eq!((row.in_use.sealed.as_slice(), row.in_use.key_version), (&b"one resealed"[..], 2));
             assert_eq!(row.staged.unwrap().sealed, b"two resealed");
+        });
+    }
+
+    #[test]
+    fn a_user_is_warned_once_of_each_end() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            let (_, at) = upload_at(pool, "one", now());
+            let end = stored(pool).in_use.expires_at;
+            let due = |now| {
+                let due = pool.read_blocking(|db| list_to_warn(db, now, 10)).unwrap();
+                due.into_iter().map(|(user, end)| (user.to_string(), end)).collect::<Vec<_>>()
+            };
+            let of_user = vec![("user".to_owned(), end)];
+            let first = end - WARN_BEFORE;
+            assert_eq!((due(first - Duration::seconds(1)), due(first)), (vec![], of_user.clone()));
+            let next = |end, at| pool.write_blocking(|db| warn_next(db, &"user".into(), end, at)).unwrap();
+            next(end - Duration::seconds(1), first + Duration::days(9));
+            assert_eq!(due(first), of_user, "that was about another end");
+            next(end, end);
+            assert_eq!((due(first), due(end)), (vec![], of_user));
+            assert_eq!(due(end + SAID_AFTER), vec![], "too late");
+            let renewed = end + Duration::hours(1);
+            assert!(pool.write_blocking(|db| extend(db, &"user".into(), at, renewed)).unwrap());
+            assert_eq!(due(first + Duration::hours(1)), [("user".to_owned(), renewed)], "another end");
         });
     }
 }

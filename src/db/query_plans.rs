@@ -224,6 +224,8 @@ fn every_query(db: &mut Db) {
     push_credentials::promote_staged(db, &user, now(), now()).unwrap();
     push_credentials::list_older(db, 9, &"".into(), 50).unwrap();
     push_credentials::extend(db, &user, now(), now()).unwrap();
+    push_credentials::list_to_warn(db, now(), 50).unwrap();
+    push_credentials::warn_next(db, &user, now(), now()).unwrap();
     push_registrations::get(db, &user).unwrap();
     push_registrations::list_due(db, now(), 16).unwrap();
     push_registrations::list_older(db, 9, "", 50).unwrap();

@@ -242,6 +242,7 @@ diesel::table! {
         staged_expires_at -> Nullable<Timestamp>,
         uploaded_by -> Nullable<Text>,
         staged_uploaded_by -> Nullable<Text>,
+        warn_at -> Nullable<Timestamp>,
     }
 }
 

@@ -15,20 +15,23 @@ words! {
         Repeated = "raid.repeated",
         /// An event that is no raid, and never said again.
         Event = "event",
+        /// The registration for the game's pushes is about to end.
+        RegistrationEnds = "registration.ends",
+        RegistrationEnded = "registration.ended",
         /// The user tries the channel.
         Test = "test",
     }
 }
 
-/// An alarm, another event, or a test of the channel.
+/// An alarm, another event, the end of a registration, or a test of the channel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AlarmNotice {
     #[serde(skip)]
     pub event: NoticeEvent,
-    /// `raid`, or the kind of the event in the timeline.
+    /// `raid`, or the kind of the event in the timeline; of a registration's end `gap`, because nothing is seen from then on.
     pub kind: EventKind,
-    /// Id of the incident, or of the event in the timeline; of a test, an id of its own.
+    /// Id of the incident, or of the event in the timeline; of a test and of a registration's end, an id of its own.
     pub incident: String,
     pub server_id: String,
     pub server_name: String,
@@ -67,16 +70,31 @@ impl AlarmNotice {
         let place = if self.grid.is_empty() { String::new() } else { format!(", {}", self.grid) };
         match (self.event, self.drill) {
             (NoticeEvent::Test, _) => "Test: alarms reach you here".to_owned(),
-            (NoticeEvent::Event, _) => name,
+            (NoticeEvent::Event | NoticeEvent::RegistrationEnds | NoticeEvent::RegistrationEnded, _) => name,
             (_, true) => format!("DRILL {name}{place}"),
             (_, false) => format!("RAID {name}{place}"),
         }
+    }
+
+    /// True for what is no raid: no sleeper is woken.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.event, NoticeEvent::Event | NoticeEvent::RegistrationEnds | NoticeEvent::RegistrationEnded)
     }
 
     /// The lines below the title, without markup.
     pub fn text(&self) -> String {
         if self.event == NoticeEvent::Test {
             return "This is what an alarm looks like. Nothing happens in the game.".to_owned();
+        }
+        let end = self.first_at.format("%Y-%m-%d at %H:%M UTC");
+        match self.event {
+            NoticeEvent::RegistrationEnds => {
+                return format!("It ends on {end}. Register once more before, so that alarms go on reaching you.");
+            }
+            NoticeEvent::RegistrationEnded => {
+                return format!("It ended on {end}. No alarm reaches you until you register once more.");
+            }
+            _ => {}
         }
         let mut text = plain_text(&self.server_name, NAME_CHARACTERS);
         let since = self.first_at.format("%H:%M:%S UTC");
@@ -140,6 +158,12 @@ pub mod tests {
         assert_eq!(drill.text(), text);
         let event = AlarmNotice { alarm_name: "Nox died".to_owned(), count: 1, ..notice(NoticeEvent::Event) };
         assert_eq!((&*event.title(), &*event.text()), ("Nox died", "Demo Island\nH12, at 22:13:20 UTC."));
+        let ends =
+            AlarmNotice { alarm_name: "Your registration ends".to_owned(), ..notice(NoticeEvent::RegistrationEnds) };
+        let text = "It ends on 2023-11-14 at 22:13 UTC. Register once more before, so that alarms go on reaching you.";
+        assert_eq!((&*ends.title(), &*ends.text()), ("Your registration ends", text));
+        let ended = AlarmNotice { event: NoticeEvent::RegistrationEnded, ..ends };
+        assert!(ended.is_quiet() && ended.text().starts_with("It ended on 2023-11-14"));
         assert!(notice(NoticeEvent::Test).title().starts_with("Test"));
     }
 }

@@ -15,6 +15,10 @@ pub const LIFETIME: Duration = Duration::days(14);
 pub const WARN_BEFORE: Duration = Duration::hours(72);
 /// Time before the expiry at which a second warning comes.
 pub const WARN_AGAIN_BEFORE: Duration = Duration::hours(24);
+/// Time after the expiry for which it is still said that it has come.
+pub const SAID_AFTER: Duration = Duration::days(1);
+/// Pause before a warning that no channel took is sent again.
+const SAID_AGAIN: Duration = Duration::minutes(15);
 /// An expiry later than this is ignored.
 const LONGEST_LIFE: Duration = Duration::days(366);
 
@@ -154,6 +158,17 @@ pub enum Warning {
     Expired,
 }
 
+impl Warning {
+    /// One line for its owner.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::ExpiresSoon => "Your registration for the game's pushes ends within three days",
+            Self::ExpiresWithinADay => "Your registration for the game's pushes ends within a day",
+            Self::Expired => "Your registration for the game's pushes has ended",
+        }
+    }
+}
+
 /// The warning that is due at `now`.
 pub fn warning(expires_at: Timestamp, now: Timestamp) -> Option<Warning> {
     match expires_at - now {
@@ -162,6 +177,18 @@ pub fn warning(expires_at: Timestamp, now: Timestamp) -> Option<Warning> {
         left if left <= WARN_BEFORE => Some(Warning::ExpiresSoon),
         _ => None,
     }
+}
+
+/// When the owner is warned next, after the warning that was due at `now`: of the next one, or once more of the same if no
+/// channel took it.
+pub fn next_warning(expires_at: Timestamp, now: Timestamp, was_taken: bool) -> Timestamp {
+    let next = match warning(expires_at, now) {
+        None => expires_at - WARN_BEFORE,
+        Some(Warning::ExpiresSoon) => expires_at - WARN_AGAIN_BEFORE,
+        Some(Warning::ExpiresWithinADay) => expires_at,
+        Some(Warning::Expired) => expires_at + SAID_AFTER,
+    };
+    if was_taken { next } else { next.min(now + SAID_AGAIN) }
 }
 
 #[cfg(test)]
@@ -263,6 +290,23 @@ mod tests {
         assert_eq!(warning(now() + WARN_AGAIN_BEFORE, now()), Some(Warning::ExpiresWithinADay));
         assert_eq!(warning(now() + second, now()), Some(Warning::ExpiresWithinADay));
         assert_eq!(warning(now(), now()), Some(Warning::Expired));
+    }
+
+    #[test]
+    fn each_warning_is_said_once_and_again_only_if_it_was_not_taken() {
+        let end = now() + Duration::days(5);
+        let (mut at, mut said) = (now(), Vec::new());
+        while at < end + SAID_AFTER {
+            said.extend(warning(end, at).map(|due| (due, end - at)));
+            at = next_warning(end, at, true);
+        }
+        let day = Duration::hours(24);
+        let expected =
+            [(Warning::ExpiresSoon, day * 3), (Warning::ExpiresWithinADay, day), (Warning::Expired, Duration::zero())];
+        assert_eq!(said, expected);
+        assert_eq!(next_warning(end, end - day * 2, false), end - day * 2 + SAID_AGAIN);
+        let late = end - day - Duration::minutes(1);
+        assert_eq!(next_warning(end, late, false), end - day, "the next one comes sooner");
     }
 
     proptest! {

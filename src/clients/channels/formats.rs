@@ -82,9 +82,8 @@ impl Format<'_> {
         self.notice.drill || self.notice.event == NoticeEvent::Test
     }
 
-    /// True for an event that is no raid: no sleeper is woken.
     fn is_quiet(&self) -> bool {
-        self.notice.event == NoticeEvent::Event
+        self.notice.is_quiet()
     }
 
     /// RFC 8030. The text is what Safari shows by itself (Declarative Web Push), and what our service worker reads.
