@@ -52,7 +52,7 @@ pub struct RegistrationClient {
     http: reqwest::Client,
     settings: Registration,
     random: Random,
-    /// The unit of the pauses: a second, and in tests a moment.
+    /// The unit of the pauses: a second, and nothing in the tests below.
     unit: Duration,
     turns: Semaphore,
 }
@@ -212,3 +212,6 @@ impl RegistrationClient {
 fn unreadable(step: RegistrationStep) -> StepFailure {
     StepFailure { step, fault: StepFault::CheckInUnreadable, answer: None }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! Registrations for the game's pushes that the service makes itself: the user brings the end of a login, the service
 //! does the rest, renews, and ends it.
 
+mod faults;
+
 use chrono::TimeDelta;
 use companion::simulator::registration::{RegistrationFaults, browser};
 use futures_util::future::join_all;

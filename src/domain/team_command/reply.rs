@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(cut(&filled("123456 7")), format!("{}…", filled("123456")), "it fits exactly");
         assert_eq!(cut(&filled("1234567 8")), format!("{}…", "x".repeat(120)));
         assert_eq!(cut(&format!("{}, 1234567 8", "x".repeat(120))), format!("{}…", "x".repeat(120)));
-        // Of one long word, as much as fits.
+        // As much of a long word as fits.
         let sentence = format!("timer 1: {}", "字".repeat(200));
         assert_eq!(cut(&sentence), format!("timer 1: {}…", "字".repeat(118)));
     }

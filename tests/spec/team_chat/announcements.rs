@@ -32,7 +32,7 @@ async fn logins_switches_and_upkeep_are_announced_where_the_owner_wants_it() {
     room.game.world(|world| world.set_switch(GATE_SWITCH, false)).unwrap();
     let said = room.late_answer().await;
     assert!(said.contains(&GATE_SWITCH.to_string()) && said.contains("off"), "{said}");
-    // It has less than a day's, and that has to last for some seconds.
+    // The cupboard has less than a day's, and that has to last for some seconds.
     add_device(&mut room.alice, &room.server, TOOL_CUPBOARD).await;
     let said = room.late_answer().await;
     assert!(said.starts_with(&format!("{TOOL_CUPBOARD} has upkeep for less than 24 h")), "{said}");

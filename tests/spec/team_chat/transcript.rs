@@ -40,7 +40,7 @@ async fn the_transcript_of_the_document_is_what_is_said() {
     let transcript = transcript();
     for word in CommandWord::WORDS {
         let asked = format!("!{word}");
-        let is_asked = transcript.iter().any(|(line, _)| line.split(' ').next() == Some(&asked));
+        let is_asked = transcript.iter().any(|(line, _)| line.split(' ').next() == Some(asked.as_str()));
         assert!(is_asked, "no {asked}");
     }
     let mut room = ChatRoom::watching(&[TOOL_CUPBOARD, GATE_SWITCH]).await;

@@ -402,7 +402,7 @@ fn crowded(names: &[String], timers: usize) -> AnsweredWorld {
             expires_at: None,
         };
         world.state.map_notes.put(Section::MapNotes, id.to_string().into(), Some(note), &mut Vec::new());
-        let word = name.replace(' ', "").to_lowercase();
+        let word = name.replace(' ', "").to_lowercase().chars().take(32).collect();
         let command = DeviceCommand { word, group: None, devices: vec![id.to_string().into()] };
         world.vocabulary.devices.push(command);
     }
