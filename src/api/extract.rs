@@ -10,6 +10,6 @@ mod last_use;
 pub mod paired_server;
 pub mod query;
 pub mod relay_caller;
+pub mod route_facts;
 pub mod session_user;
 pub mod strict_objects;
-pub mod token_routes;

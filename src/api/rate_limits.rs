@@ -37,44 +37,57 @@ const fn wrong_guesses(name: &'static str) -> LimitClass {
 }
 
 const ADDRESS: LimitClass = per_minute("address", LimitKey::Address, REQUESTS_PER_ADDRESS);
-const PROBE: LimitClass = per_minute("probe", LimitKey::Address, REQUESTS_PER_ADDRESS);
-const SIGN_IN: LimitClass = per_minute("sign-in", LimitKey::Address, SIGN_IN_PER_ADDRESS);
+/// Questions of an operator, so that no client behind the same address can make the service look unready.
+pub const PROBE: LimitClass = per_minute("probe", LimitKey::Address, REQUESTS_PER_ADDRESS);
+/// Steps of a sign-in.
+pub const SIGN_IN: LimitClass = per_minute("sign-in", LimitKey::Address, SIGN_IN_PER_ADDRESS);
 const USER: LimitClass = per_minute("user", LimitKey::User, REQUESTS_PER_USER);
 const TOKEN: LimitClass = per_minute("token", LimitKey::Token, REQUESTS_PER_TOKEN);
-const ALIASES: LimitClass = per_minute("aliases", LimitKey::User, ALIASES_PER_USER);
-const CAMERA_FRAME: LimitClass = per_minute("camera-frame", LimitKey::User, CAMERA_FRAMES_PER_USER);
-const CHAT_LINE: LimitClass = per_minute("chat-line", LimitKey::User, CHAT_LINES_PER_USER);
-const EXPORT: LimitClass = per_minute("export", LimitKey::User, EXPORTS_PER_USER);
-const NEW_GAME_SERVERS: LimitClass = per_minute("new-game-servers", LimitKey::User, NEW_GAME_SERVERS_PER_USER);
-const REGISTRATION: LimitClass =
+/// Questions for the aliases of a player.
+pub const ALIASES: LimitClass = per_minute("aliases", LimitKey::User, ALIASES_PER_USER);
+/// Camera pictures.
+pub const CAMERA_FRAME: LimitClass = per_minute("camera-frame", LimitKey::User, CAMERA_FRAMES_PER_USER);
+/// Lines for a team's chat.
+pub const CHAT_LINE: LimitClass = per_minute("chat-line", LimitKey::User, CHAT_LINES_PER_USER);
+/// Exports of personal data.
+pub const EXPORT: LimitClass = per_minute("export", LimitKey::User, EXPORTS_PER_USER);
+/// Pairings at a new address, counted where they are stored.
+pub const NEW_GAME_SERVERS: LimitClass = per_minute("new-game-servers", LimitKey::User, NEW_GAME_SERVERS_PER_USER);
+/// Steps of a registration for pushes, which make the service call others.
+pub const REGISTRATION: LimitClass =
     LimitClass { name: "registration", key: LimitKey::User, burst: REGISTRATIONS_PER_USER, window: REGISTRATION_SPAN };
-const CHANNEL_TEST: LimitClass =
+/// Tests of channels, which call what the user names.
+pub const CHANNEL_TEST: LimitClass =
     LimitClass { name: "channel-test", key: LimitKey::User, burst: CHANNEL_TESTS_PER_USER, window: CHANNEL_TEST_SPAN };
-const DRILL: LimitClass = LimitClass { name: "drill", key: LimitKey::User, burst: DRILLS_PER_USER, window: DRILL_SPAN };
-const PAIRING: LimitClass = wrong_guesses("pairing");
-const INVITES: LimitClass = wrong_guesses("invites");
-const CHAT_CODES: LimitClass = wrong_guesses("chat-codes");
+/// Test alarms.
+pub const DRILL: LimitClass =
+    LimitClass { name: "drill", key: LimitKey::User, burst: DRILLS_PER_USER, window: DRILL_SPAN };
+/// Wrong pairing codes, as [`Guessed`].
+pub const PAIRING: LimitClass = wrong_guesses("pairing");
+/// Wrong invitation links, as [`Guessed`].
+pub const INVITES: LimitClass = wrong_guesses("invites");
+/// Wrong codes of the support bot, as [`Guessed`].
+pub const CHAT_CODES: LimitClass = wrong_guesses("chat-codes");
+
+/// Classes from which the handlers of single routes take.
+const ACTIONS: [LimitClass; 7] = [ALIASES, CAMERA_FRAME, CHAT_LINE, EXPORT, REGISTRATION, CHANNEL_TEST, DRILL];
 
 /// Every class; docs/api.md has the same table.
-pub const CLASSES: [LimitClass; 17] = [
-    ADDRESS,
-    PROBE,
-    SIGN_IN,
-    USER,
-    TOKEN,
-    ALIASES,
-    CAMERA_FRAME,
-    CHAT_LINE,
-    TOGGLE,
-    EXPORT,
-    NEW_GAME_SERVERS,
-    REGISTRATION,
-    CHANNEL_TEST,
-    DRILL,
-    PAIRING,
-    INVITES,
-    CHAT_CODES,
-];
+pub fn classes() -> impl Iterator<Item = LimitClass> {
+    let others = [ADDRESS, PROBE, SIGN_IN, USER, TOKEN, TOGGLE, NEW_GAME_SERVERS, PAIRING, INVITES, CHAT_CODES];
+    others.into_iter().chain(ACTIONS)
+}
+
+/// The limit class of a route, beside those of the address and the caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RouteLimit {
+    /// None.
+    #[default]
+    Usual,
+    /// Requests cost the address nothing.
+    Free,
+    Of(LimitClass),
+}
 
 /// Secrets that a client may try to guess; each has a budget of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,23 +104,16 @@ pub enum Guessed {
 pub struct RateLimits {
     proxies: TrustedProxies,
     address: RequestBudgets<IpAddr>,
-    /// Separate, so that no client behind the same address can make the service look unready.
     probe: RequestBudgets<IpAddr>,
     sign_in: RequestBudgets<IpAddr>,
     user: RequestBudgets<UserId>,
     token: RequestBudgets<ApiTokenId>,
-    aliases: RequestBudgets<UserId>,
+    actions: [RequestBudgets<UserId>; ACTIONS.len()],
     codes: Mutex<GuessLimits>,
     codes_at_home: Mutex<GuessLimits>,
     invites: Mutex<GuessLimits>,
     chat_codes: Mutex<GuessLimits>,
-    camera_frame: RequestBudgets<UserId>,
-    chat_line: RequestBudgets<UserId>,
     toggle: ToggleBudgets,
-    export: RequestBudgets<UserId>,
-    registration: RequestBudgets<UserId>,
-    channel_test: RequestBudgets<UserId>,
-    drill: RequestBudgets<UserId>,
 }
 
 impl RateLimits {
@@ -120,34 +126,27 @@ impl RateLimits {
             sign_in: RequestBudgets::new(SIGN_IN, clock),
             user: RequestBudgets::new(USER, clock),
             token: RequestBudgets::new(TOKEN, clock),
-            aliases: RequestBudgets::new(ALIASES, clock),
+            actions: ACTIONS.map(|class| RequestBudgets::new(class, clock)),
             codes: Mutex::new(GuessLimits::new(&EVERYWHERE)),
             codes_at_home: Mutex::new(GuessLimits::new(&AT_HOME)),
             invites: Mutex::new(GuessLimits::new(&EVERYWHERE)),
             chat_codes: Mutex::new(GuessLimits::new(&EVERYWHERE)),
-            camera_frame: RequestBudgets::new(CAMERA_FRAME, clock),
-            chat_line: RequestBudgets::new(CHAT_LINE, clock),
             toggle,
-            export: RequestBudgets::new(EXPORT, clock),
-            registration: RequestBudgets::new(REGISTRATION, clock),
-            channel_test: RequestBudgets::new(CHANNEL_TEST, clock),
-            drill: RequestBudgets::new(DRILL, clock),
         }
     }
 
-    /// Takes one request to any route. Probes have a budget of their own, and `/health` is free.
-    pub fn take_address(&self, req: &HttpRequest) -> Result<(), ApiError> {
-        let policy = match req.path() {
-            "/health" => return Ok(()),
-            "/health/db" | "/ready" | "/status" | "/metrics" => &self.probe,
-            _ => &self.address,
-        };
-        noted(policy, &RequestLogFields::of(req), &self.client_network(req))
-    }
-
-    /// Takes one request to a sign-in route.
-    pub fn take_sign_in(&self, req: &HttpRequest) -> Result<(), ApiError> {
-        noted(&self.sign_in, &RequestLogFields::of(req), &self.client_network(req))
+    /// Takes one request to a route of this limit from the client's address.
+    pub fn take_address(&self, req: &HttpRequest, limit: RouteLimit) -> Result<(), ApiError> {
+        let (notes, address) = (RequestLogFields::of(req), self.client_network(req));
+        match limit {
+            RouteLimit::Free => Ok(()),
+            RouteLimit::Of(class) if class == PROBE => noted(&self.probe, &notes, &address),
+            RouteLimit::Of(class) if class == SIGN_IN => {
+                noted(&self.address, &notes, &address)?;
+                noted(&self.sign_in, &notes, &address)
+            }
+            RouteLimit::Usual | RouteLimit::Of(_) => noted(&self.address, &notes, &address),
+        }
     }
 
     /// Takes one request of this user.
@@ -160,52 +159,21 @@ impl RateLimits {
         noted(&self.token, notes, token)
     }
 
-    /// Takes one export of this user's data.
-    pub fn take_export(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.export, &RequestLogFields::of(req), user)
-    }
-
-    /// Takes one step of this user in a registration, which makes the service call others.
-    pub fn take_registration(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.registration, &RequestLogFields::of(req), user)
-    }
-
-    /// Takes one test of a channel by this user.
-    pub fn take_channel_test(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.channel_test, &RequestLogFields::of(req), user)
-    }
-
-    /// Takes one drill of this user.
-    pub fn take_drill(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.drill, &RequestLogFields::of(req), user)
-    }
-
-    /// Takes one question of this user for the aliases of a player.
-    pub fn take_aliases(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.aliases, &RequestLogFields::of(req), user)
-    }
-
-    /// Takes one camera frame of this user.
-    pub fn take_camera_frame(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.camera_frame, &RequestLogFields::of(req), user)
-    }
-
-    /// Takes one toggle of a smart switch by this user.
-    pub fn take_toggle(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.toggle, &RequestLogFields::of(req), user)
-    }
-
-    /// Takes a toggle for each switch of a group, or nothing if there is no budget for all.
-    pub fn take_toggles(&self, req: &HttpRequest, user: &UserId, count: u32) -> Result<(), ApiError> {
-        let Some(count) = NonZeroU32::new(count) else { return Ok(()) };
-        let left = self.toggle.take_many(user, count).map_err(ApiError::RateLimited)?;
-        RequestLogFields::of(req).limits.borrow_mut().push(left);
+    /// Takes requests of this user to a route of this limit: all of them, or nothing. Fails for a route whose line names no
+    /// class of users' actions.
+    pub fn take_action(
+        &self,
+        notes: &RequestLogFields,
+        limit: RouteLimit,
+        user: &UserId,
+        count: NonZeroU32,
+    ) -> Result<(), ApiError> {
+        let mut budgets = self.actions.iter().chain([&*self.toggle]);
+        let budgets = budgets.find(|budgets| limit == RouteLimit::Of(budgets.class));
+        let budgets = budgets.ok_or_else(|| ApiError::Internal("the line of the route names no limit class".into()))?;
+        let left = budgets.take_many(user, count).map_err(ApiError::RateLimited)?;
+        notes.limits.borrow_mut().push(left);
         Ok(())
-    }
-
-    /// Takes one line of this user for a team's chat.
-    pub fn take_chat_line(&self, req: &HttpRequest, user: &UserId) -> Result<(), ApiError> {
-        noted(&self.chat_line, &RequestLogFields::of(req), user)
     }
 
     fn guesses(&self, what: Guessed) -> MutexGuard<'_, GuessLimits> {
@@ -235,19 +203,7 @@ impl RateLimits {
         guessed.into_iter().for_each(|what| self.guesses(what).forget_old(now));
         [&self.address, &self.probe, &self.sign_in].into_iter().for_each(RequestBudgets::forget_idle);
         self.token.forget_idle();
-        [
-            &self.user,
-            &self.camera_frame,
-            &self.chat_line,
-            &*self.toggle,
-            &self.aliases,
-            &self.export,
-            &self.registration,
-            &self.channel_test,
-            &self.drill,
-        ]
-        .into_iter()
-        .for_each(RequestBudgets::forget_idle);
+        self.actions.iter().chain([&self.user, &*self.toggle]).for_each(RequestBudgets::forget_idle);
     }
 
     /// Address by which the client shares budgets. Over a Unix socket there is none: all such clients share one budget.
@@ -298,6 +254,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_action_is_paid_from_the_class_of_its_route() {
+        let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
+        let toggle = ToggleBudgets::new(RequestBudgets::new(TOGGLE, &clock));
+        let limits = RateLimits::new(TrustedProxies::default(), &clock, toggle);
+        let (notes, user) = (RequestLogFields::default(), UserId::from("ada"));
+        let take = |limit, count| limits.take_action(&notes, limit, &user, NonZeroU32::new(count).unwrap());
+        let of_users = [ALIASES, CAMERA_FRAME, CHAT_LINE, TOGGLE, EXPORT, REGISTRATION, CHANNEL_TEST, DRILL];
+        for class in of_users {
+            assert!(take(RouteLimit::Of(class), class.burst + 1).is_err(), "{class:?}: nothing is taken");
+            assert!(take(RouteLimit::Of(class), class.burst).is_ok(), "{class:?}");
+            let refused = take(RouteLimit::Of(class), 1).unwrap_err();
+            assert_eq!(refused.limit().map(|left| left.policy), Some(class.name));
+        }
+        for limit in [RouteLimit::Usual, RouteLimit::Free, RouteLimit::Of(USER), RouteLimit::Of(PAIRING)] {
+            assert!(matches!(take(limit, 1), Err(ApiError::Internal(_))), "{limit:?}");
+        }
+    }
+
+    #[test]
     fn the_documentation_has_every_class() {
         let mut listed: Vec<String> = include_str!("../../docs/api.md")
             .lines()
@@ -307,7 +282,7 @@ mod tests {
             })
             .map(|line| line.split(" | ").take(4).collect::<Vec<_>>().join(" | "))
             .collect();
-        let mut classes = CLASSES.map(|LimitClass { name, key, burst, window }| {
+        let classes = classes().map(|LimitClass { name, key, burst, window }| {
             let key = match key {
                 LimitKey::Address => "address",
                 LimitKey::User => "user",
@@ -315,6 +290,7 @@ mod tests {
             };
             format!("{name}` | {key} | {burst} | {} s", window.as_secs())
         });
+        let mut classes: Vec<String> = classes.collect();
         listed.sort();
         classes.sort();
         assert_eq!(listed, classes);

@@ -107,7 +107,7 @@ impl governor::clock::Clock for LimitClock {
 
 /// The budgets of one class.
 pub struct RequestBudgets<K: Clone + Hash + Eq> {
-    class: LimitClass,
+    pub class: LimitClass,
     clock: LimitClock,
     limiter: RateLimiter<K, DashMapStateStore<K>, LimitClock, StateInformationMiddleware>,
     taken: AtomicUsize,

@@ -1,5 +1,5 @@
 //! Tokens for a user's own programs: `/me/tokens`. Which routes they open is in
-//! [`token_routes`](crate::api::extract::token_routes).
+//! [`route_facts`](crate::api::extract::route_facts).
 
 use actix_web::{HttpResponse, web};
 use garde::Validate;
@@ -101,7 +101,7 @@ impl From<ApiToken> for ApiTokenView {
 }
 
 /// This user's tokens, oldest first, also those that have ended.
-#[utoipa::path(get, path = "/me/tokens", tag = "tokens", operation_id = "list_api_tokens", security(("session" = [])),
+#[utoipa::path(get, path = "/me/tokens", tag = "tokens", operation_id = "list_api_tokens",
     params(ListPage), responses(
     (status = 200, body = ApiTokenList),
 ))]
@@ -117,7 +117,7 @@ pub async fn list(
 
 /// Makes a token for a program of the user's own. It may do what its scopes say, on servers that its user may watch, and
 /// never more than its user.
-#[utoipa::path(post, path = "/me/tokens", tag = "tokens", operation_id = "make_api_token", security(("session" = [])),
+#[utoipa::path(post, path = "/me/tokens", tag = "tokens", operation_id = "make_api_token",
     request_body = CreateApiToken, responses(
     (status = 201, body = MadeApiToken),
     (status = 404, description = "No such `serverId`"),
@@ -167,7 +167,7 @@ pub async fn create(
 
 /// Deletes a token: it is invalid from then on, and its sockets at the relay close.
 #[utoipa::path(delete, path = "/me/tokens/{id}", tag = "tokens", operation_id = "delete_api_token",
-    security(("session" = [])), params(("id" = String, Path)), responses(
+    params(("id" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
 pub async fn delete(

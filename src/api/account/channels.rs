@@ -18,6 +18,7 @@ use crate::{
         extract::{
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
+            route_facts,
             session_user::SessionUser,
         },
     },
@@ -283,7 +284,7 @@ fn host(url: &str) -> Option<String> {
 }
 
 /// This user's channels.
-#[utoipa::path(get, path = "/channels", tag = "channels", operation_id = "list_channels", security(("session" = [])),
+#[utoipa::path(get, path = "/channels", tag = "channels", operation_id = "list_channels",
     responses((status = 200, body = ChannelList)))]
 pub async fn list(
     SessionUser { user, .. }: SessionUser,
@@ -296,7 +297,7 @@ pub async fn list(
 
 /// Adds a channel: alarms of every server that the user may watch are sent by it until the user acknowledges them. Test it
 /// before you rely on it.
-#[utoipa::path(post, path = "/channels", tag = "channels", operation_id = "add_channel", security(("session" = [])),
+#[utoipa::path(post, path = "/channels", tag = "channels", operation_id = "add_channel",
     request_body = CreateChannel, responses(
     (status = 201, body = MadeChannel),
     (status = 409, description = "`limit_reached`; `conflict`: you have one with this target"),
@@ -329,7 +330,7 @@ pub async fn create(
 
 /// Renames a channel.
 #[utoipa::path(patch, path = "/channels/{id}", tag = "channels", operation_id = "rename_channel",
-    security(("session" = [])), params(("id" = String, Path)), request_body = UpdateChannel, responses(
+    params(("id" = String, Path)), request_body = UpdateChannel, responses(
     (status = 200, body = ChannelView),
 ))]
 pub async fn update(
@@ -348,7 +349,7 @@ pub async fn update(
 
 /// Deletes a channel: what waits for it is not sent.
 #[utoipa::path(delete, path = "/channels/{id}", tag = "channels", operation_id = "delete_channel",
-    security(("session" = [])), params(("id" = String, Path)), responses(
+    params(("id" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
 pub async fn delete(
@@ -367,7 +368,7 @@ async fn stored(context: &ApiContext, user: &UserId, id: &ChannelId) -> Result<S
 
 /// Sends a test message by a channel, and says if the other side took it. One that was disabled is used again then.
 #[utoipa::path(post, path = "/channels/{id}/test", tag = "channels", operation_id = "test_channel",
-    security(("session" = [])), params(("id" = String, Path)), responses(
+    params(("id" = String, Path)), responses(
     (status = 200, body = ChannelTest),
 ))]
 pub async fn test(
@@ -378,7 +379,7 @@ pub async fn test(
 ) -> Result<HttpResponse, ApiError> {
     let id = ChannelId::from(path.into_inner());
     let channel = stored(&context, &user.id, &id).await?;
-    context.limits.rate_limits.take_channel_test(&req, &user.id)?;
+    route_facts::take_limit(&req, &user.id)?;
     let notice = context.services.channels.test_notice();
     let sent = context.services.channels.deliver(ChannelLane::Unproven, &notice.incident, &channel, &notice).await;
     let now = context.clock.now();
@@ -401,7 +402,7 @@ pub async fn test(
 
 /// Makes a new secret for a webhook. Messages are signed by it and the one before, so that none is refused meanwhile.
 #[utoipa::path(post, path = "/channels/{id}/rotate-secret", tag = "channels", operation_id = "rotate_channel_secret",
-    security(("session" = [])), params(("id" = String, Path)), responses(
+    params(("id" = String, Path)), responses(
     (status = 200, body = WebhookSecret),
     (status = 409, description = "`conflict`: it is no webhook, or was changed meanwhile"),
     (status = 503, description = "`awaits_key`: the stored target cannot be read now"),
@@ -429,7 +430,7 @@ pub async fn rotate_secret(
 /// Gives a browser's channel another subscription: browsers make new ones now and then. The channel keeps its id, and so
 /// its place in the rules of alarms; it is used again if it was gone or disabled.
 #[utoipa::path(put, path = "/channels/{id}/subscription", tag = "channels", operation_id = "replace_subscription",
-    security(("session" = [])), params(("id" = String, Path)), request_body = BrowserSubscription, responses(
+    params(("id" = String, Path)), request_body = BrowserSubscription, responses(
     (status = 200, body = ChannelView),
     (status = 409, description = "`conflict`: it is no channel of a browser"),
 ))]
@@ -457,7 +458,7 @@ pub async fn replace_subscription(
 
 /// The key with which a browser subscribes to pushes of this service.
 #[utoipa::path(get, path = "/channels/web-push/key", tag = "channels", operation_id = "web_push_key",
-    security(("session" = [])), responses(
+    responses(
     (status = 200, body = WebPushKey),
     (status = 503, description = "`awaits_key`: the stored key cannot be read now"),
 ))]

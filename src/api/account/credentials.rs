@@ -197,7 +197,7 @@ struct OpaqueBundle {
 
 /// Stores the bundle with which the game's pushes are received: opaque JSON, at most 64 KiB, with the account as
 /// `platformId` at its top level. Sealed at rest, never shown again.
-#[utoipa::path(put, path = "/credentials/push", tag = "push credential", security(("device" = [])),
+#[utoipa::path(put, path = "/credentials/push", tag = "push credential",
     request_body(content = HelperBundle, content_type = "application/json"), responses(
     (status = 200, body = Uploaded),
     (status = 400, description = "`mismatched_platform_id`: the bundle belongs to another account"),
@@ -240,7 +240,7 @@ pub async fn upload(
 
 /// This user's stored credential, and its push session. A helper device reads it too, to see that the service receives
 /// the pushes.
-#[utoipa::path(get, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
+#[utoipa::path(get, path = "/credentials/push", tag = "push credential", responses(
     (status = 200, body = PushCredentialView),
 ))]
 pub async fn get(Caller { user, .. }: Caller, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
@@ -268,7 +268,7 @@ struct RemovedCredential {
 
 /// Deletes the credential, also a staged one, and ends its push session. A registration that the service made is ended at
 /// the game and deleted, with the device's identity.
-#[utoipa::path(delete, path = "/credentials/push", tag = "push credential", security(("session" = [])), responses(
+#[utoipa::path(delete, path = "/credentials/push", tag = "push credential", responses(
     (status = 200, body = RemovedCredential),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]
@@ -303,7 +303,7 @@ pub async fn delete(
 }
 
 /// Dismisses the refusal that `GET /credentials/push` shows. It is not shown again unless another bundle is refused.
-#[utoipa::path(delete, path = "/credentials/push/refusal", tag = "push credential", security(("session" = [])), responses(
+#[utoipa::path(delete, path = "/credentials/push/refusal", tag = "push credential", responses(
     (status = 200, body = Done),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]

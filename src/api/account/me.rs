@@ -173,7 +173,7 @@ impl Me {
 }
 
 /// The signed-in user, with subscription and entitlements.
-#[utoipa::path(get, path = "/me", tag = "sign-in", security(("session" = [])), responses(
+#[utoipa::path(get, path = "/me", tag = "sign-in", responses(
     (status = 200, body = Me),
 ))]
 pub async fn get(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
@@ -188,7 +188,7 @@ pub(in crate::api) async fn signed_in_as(req: &HttpRequest, context: &ApiContext
 }
 
 /// Sets the user's time zone and language, for what the service writes and clients show. Answers like `GET /me`.
-#[utoipa::path(patch, path = "/me", tag = "sign-in", security(("session" = [])), request_body = UpdatePreferences, responses(
+#[utoipa::path(patch, path = "/me", tag = "sign-in", request_body = UpdatePreferences, responses(
     (status = 200, body = Me),
 ))]
 pub async fn update(

@@ -69,7 +69,7 @@ struct NewsList {
 
 /// Pushes to the user that are of no paired server, newest first: news of the publisher, and deaths, logins and alarms at
 /// game servers that are not paired.
-#[utoipa::path(get, path = "/me/news", tag = "sign-in", security(("session" = [])), params(NewsQuery), responses(
+#[utoipa::path(get, path = "/me/news", tag = "sign-in", params(NewsQuery), responses(
     (status = 200, body = NewsList),
 ))]
 pub async fn list(

@@ -159,7 +159,7 @@ impl From<HelperDevice> for HelperDeviceView {
 }
 
 /// Issues a code that pairs one helper device, or one overlay of a server that the user may watch. Three are valid at once; a fourth invalidates the oldest.
-#[utoipa::path(post, path = "/pairing/device/code", tag = "pairing", security(("session" = [])),
+#[utoipa::path(post, path = "/pairing/device/code", tag = "pairing",
     request_body = Option<Issue>, responses(
     (status = 200, body = IssuedCode),
     (status = 404, description = "No such `serverId`"),
@@ -304,7 +304,7 @@ async fn ask_user(context: &web::Data<ApiContext>, code: PairingCode, network: S
 }
 
 /// Confirms a device that waits: it is paired when it sends its code again.
-#[utoipa::path(post, path = "/pairing/device/requests/{id}", tag = "pairing", security(("session" = [])),
+#[utoipa::path(post, path = "/pairing/device/requests/{id}", tag = "pairing",
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
     (status = 404, description = "No such request, or its code has been used or has expired"),
@@ -324,7 +324,7 @@ pub async fn confirm(
 }
 
 /// This user's helper devices, oldest first, and those that wait for a confirmation.
-#[utoipa::path(get, path = "/pairing/device", tag = "pairing", security(("session" = [])), params(ListPage), responses(
+#[utoipa::path(get, path = "/pairing/device", tag = "pairing", params(ListPage), responses(
     (status = 200, body = HelperDeviceList),
 ))]
 pub async fn list(
@@ -342,7 +342,7 @@ pub async fn list(
 }
 
 /// Deletes a helper device: its token is invalid from then on, and its sockets at the relay close.
-#[utoipa::path(delete, path = "/pairing/device/{id}", tag = "pairing", security(("session" = [])),
+#[utoipa::path(delete, path = "/pairing/device/{id}", tag = "pairing",
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
 ))]

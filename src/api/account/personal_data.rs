@@ -17,7 +17,7 @@ use crate::{
         account::sign_in::clear_session_cookie,
         answer::error::ApiError,
         context::ApiContext,
-        extract::{json::Json, session_user::SessionUser},
+        extract::{json::Json, route_facts, session_user::SessionUser},
         money::billing,
     },
     billing::{
@@ -78,7 +78,7 @@ enum PaymentsEnd {
 /// servers. A push credential is there with its state and never its content; other secrets are not in it either. It is
 /// sent
 /// while it is read: if something fails on the way, the body ends early and is no whole JSON.
-#[utoipa::path(get, path = "/me/export", tag = "privacy", security(("session" = [])), responses(
+#[utoipa::path(get, path = "/me/export", tag = "privacy", responses(
     (status = 200, body = Object, headers(("Content-Disposition" = String))),
 ))]
 pub async fn export(
@@ -86,7 +86,7 @@ pub async fn export(
     SessionUser { user, .. }: SessionUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    context.limits.rate_limits.take_export(&req, &user.id)?;
+    route_facts::take_limit(&req, &user.id)?;
     let file = DispositionParam::Filename(format!("companion-{}.json", user.platform_id));
     let disposition = ContentDisposition { disposition: DispositionType::Attachment, parameters: vec![file] };
     Ok(HttpResponse::Ok()
@@ -139,7 +139,7 @@ fn chunks(context: web::Data<ApiContext>, user: User) -> impl Stream<Item = Resu
 /// has ended everything. These stay: the audit log of admins, which names accounts and what was changed of them; what
 /// game servers say of players; and of a user who had a subscription a keyed hash of the account, so that there is one
 /// trial for each. A user who signs in again is a new one.
-#[utoipa::path(delete, path = "/me", tag = "privacy", security(("session" = [])), request_body = ErasureRequest, responses(
+#[utoipa::path(delete, path = "/me", tag = "privacy", request_body = ErasureRequest, responses(
     (status = 200, body = ErasureAnswer),
     (status = 400, description = "`invalid_request`: `confirm` is not the user's platform id"),
     (status = 401,

@@ -16,6 +16,7 @@ use crate::{
         extract::{
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
+            route_facts,
             session_user::SessionUser,
         },
     },
@@ -170,7 +171,7 @@ impl RegistrationView {
 
 /// Begins a registration, in place of one whose login has not come back. What was registered before goes on until the new
 /// login is brought.
-#[utoipa::path(post, path = "/credentials/push/registrations", tag = "push credential", security(("session" = [])),
+#[utoipa::path(post, path = "/credentials/push/registrations", tag = "push credential",
     responses(
     (status = 201, body = OpenedRegistration),
     (status = 409, description = "`registration_running`"),
@@ -183,7 +184,7 @@ pub async fn create(
     Json(CreateRegistration { renew }): Json<CreateRegistration>,
     req: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    context.limits.rate_limits.take_registration(&req, &user.id)?;
+    route_facts::take_limit(&req, &user.id)?;
     let registrar = context.registrar()?.clone();
     let (OpenedLogin { id, url, closes_at }, row) = registrar.new_login(&user.id, renew);
     let open = move |db: &mut Db| {
@@ -207,7 +208,7 @@ fn check_idle(registrar: &Registrar, user: &UserId) -> Result<(), ApiError> {
 /// Brings the address at which the login has ended; then the service registers a device and stores its bundle as an
 /// upload does. The answer waits some seconds for that.
 #[utoipa::path(post, path = "/credentials/push/registrations/{id}", tag = "push credential",
-    security(("session" = [])), params(("id" = String, Path)), responses(
+    params(("id" = String, Path)), responses(
     (status = 200, body = RegistrationView),
     (status = 400,
         description = "`invalid_login_address`, `login_expired`; `mismatched_platform_id`: another account signed in"),
@@ -222,7 +223,7 @@ pub async fn update(
     Json(PastedAddress { address }): Json<PastedAddress>,
     req: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    context.limits.rate_limits.take_registration(&req, &user.id)?;
+    route_facts::take_limit(&req, &user.id)?;
     let registrar = context.registrar()?;
     check_idle(registrar, &user.id)?;
     let row = stored(&context, &user.id, &id).await?;
@@ -246,7 +247,7 @@ pub async fn update(
 
 /// Shows each step of a registration with its state.
 #[utoipa::path(get, path = "/credentials/push/registrations/{id}", tag = "push credential",
-    security(("session" = [])), params(("id" = String, Path)), responses(
+    params(("id" = String, Path)), responses(
     (status = 200, body = RegistrationView),
     (status = 503, description = "`registration_disabled`"),
 ))]

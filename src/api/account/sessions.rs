@@ -74,7 +74,7 @@ struct SessionsEnded {
 }
 
 /// Where this user is signed in, the newest sign-in first.
-#[utoipa::path(get, path = "/me/sessions", tag = "sign-in", operation_id = "list_sessions", security(("session" = [])),
+#[utoipa::path(get, path = "/me/sessions", tag = "sign-in", operation_id = "list_sessions",
     params(ListPage), responses(
     (status = 200, body = SessionList),
 ))]
@@ -94,7 +94,7 @@ pub async fn list(
 /// Ends a session: every copy of its cookie is invalid from then on, and its sockets at the relay close. It may be the one
 /// that asks.
 #[utoipa::path(delete, path = "/me/sessions/{id}", tag = "sign-in", operation_id = "end_session",
-    security(("session" = [])), params(("id" = String, Path)), responses(
+    params(("id" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
 pub async fn delete(
@@ -115,7 +115,7 @@ pub async fn delete(
 /// Ends all sessions but the one that asks, with their sockets; with `devices`, also every helper device and overlay. API
 /// tokens stay: `/me/tokens` lists and deletes them.
 #[utoipa::path(delete, path = "/me/sessions", tag = "sign-in", operation_id = "end_other_sessions",
-    security(("session" = [])), params(EndingOptions), responses(
+    params(EndingOptions), responses(
     (status = 200, body = SessionsEnded),
 ))]
 pub async fn delete_others(

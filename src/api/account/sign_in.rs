@@ -88,7 +88,6 @@ struct StartQuery {
     (status = 302, description = "To the identity provider; sets the login-state cookie"),
 ))]
 pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    context.limits.rate_limits.take_sign_in(&req)?;
     let target = return_target::choose(
         only_value(req.query_string(), "return").as_deref(),
         &context.settings.urls.frontend,
@@ -109,9 +108,6 @@ pub async fn start(req: HttpRequest, context: web::Data<ApiContext>) -> Result<H
     (status = 503, description = "`identity_provider_unavailable`"),
 ))]
 pub async fn callback(req: HttpRequest, context: web::Data<ApiContext>) -> HttpResponse {
-    if let Err(refused) = context.limits.rate_limits.take_sign_in(&req) {
-        return HttpResponse::from_error(refused);
-    }
     let attempt = presented_attempt(&req, &context);
     let former = presented_session(&req, &context);
     let mut response = match complete_sign_in(&context, req.query_string(), attempt.as_ref(), former).await {
@@ -244,7 +240,7 @@ fn rejected(reason: Rejected) -> ApiError {
 }
 
 /// Ends the session: its cookie and every copy of it are invalid from then on.
-#[utoipa::path(post, path = "/auth/signout", tag = "sign-in", security(("session" = [])), responses(
+#[utoipa::path(post, path = "/auth/signout", tag = "sign-in", responses(
     (status = 204),
 ))]
 pub async fn sign_out(
@@ -261,7 +257,7 @@ pub async fn sign_out(
 
 /// Mints a token for the relay, for a browser, a helper device, an overlay or an API token. Its socket may do what the
 /// credential may that minted it: of an API token's scopes `read` watches, `devices` toggles and acknowledges.
-#[utoipa::path(post, path = "/relay/token", tag = "relay", security(("session" = []), ("device" = [])), responses(
+#[utoipa::path(post, path = "/relay/token", tag = "relay", responses(
     (status = 200, body = RelayToken),
 ))]
 pub async fn relay_token(RelayCaller(claims): RelayCaller, context: web::Data<ApiContext>) -> HttpResponse {

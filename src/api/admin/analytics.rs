@@ -76,7 +76,7 @@ struct DayView {
 }
 
 /// Usage of the service.
-#[utoipa::path(get, path = "/admin/analytics", tag = "admin", security(("session" = [])), responses(
+#[utoipa::path(get, path = "/admin/analytics", tag = "admin", responses(
     (status = 200, body = Analytics),
 ))]
 pub async fn get(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {

@@ -101,7 +101,7 @@ impl From<AuditEntry> for AuditEntryView {
 }
 
 /// The actions of admins, newest first.
-#[utoipa::path(get, path = "/admin/audit", tag = "admin", security(("session" = [])), params(AuditQuery), responses(
+#[utoipa::path(get, path = "/admin/audit", tag = "admin", params(AuditQuery), responses(
     (status = 200, body = AuditLog),
 ))]
 pub async fn list(Query(query): Query<AuditQuery>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {

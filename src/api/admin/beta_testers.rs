@@ -104,7 +104,7 @@ impl BetaTesterView {
 }
 
 /// The accounts that have a tier for nothing, also when it has expired.
-#[utoipa::path(get, path = "/admin/beta-testers", tag = "admin", security(("session" = [])), params(BetaTesterQuery),
+#[utoipa::path(get, path = "/admin/beta-testers", tag = "admin", params(BetaTesterQuery),
     responses(
     (status = 200, body = BetaTesterList),
 ))]
@@ -122,7 +122,7 @@ pub async fn list(
 }
 
 /// Gives an account a tier for nothing, in place of one that it has. A paid subscription still decides.
-#[utoipa::path(post, path = "/admin/beta-testers", tag = "admin", security(("session" = [])),
+#[utoipa::path(post, path = "/admin/beta-testers", tag = "admin",
     request_body = CreateBetaTester, responses(
     (status = 201, body = BetaTesterView),
     (status = 200, body = BetaTesterView, description = "The account had one, which is replaced"),
@@ -154,7 +154,7 @@ pub async fn create(
 }
 
 /// Takes the tier back.
-#[utoipa::path(delete, path = "/admin/beta-testers/{platformId}", tag = "admin", security(("session" = [])),
+#[utoipa::path(delete, path = "/admin/beta-testers/{platformId}", tag = "admin",
     params(("platformId" = String, Path)), responses(
     (status = 200, body = Done),
 ))]

@@ -64,7 +64,7 @@ impl From<ChatPlatformError> for ApiError {
 
 /// Puts the support bot's commands in place of all that the platform has, everywhere or in one guild. Run it after each
 /// change of `src/domain/data/chat_commands.json`.
-#[utoipa::path(post, path = "/admin/chat/register-commands", tag = "admin", security(("session" = [])),
+#[utoipa::path(post, path = "/admin/chat/register-commands", tag = "admin",
     params(RegistrationQuery), responses(
     (status = 200, body = RegisteredCommands),
     (status = 400, description = "`groupId` is no number, or no guild with the bot's application in it"),

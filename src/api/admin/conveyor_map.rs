@@ -122,7 +122,7 @@ impl ConveyorRowView {
 }
 
 /// The conveyor map.
-#[utoipa::path(get, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), params(ConveyorQuery), responses(
+#[utoipa::path(get, path = "/admin/conveyor-map", tag = "admin", params(ConveyorQuery), responses(
     (status = 200, body = ConveyorRowList),
 ))]
 pub async fn list(
@@ -138,7 +138,7 @@ pub async fn list(
 }
 
 /// Adds an item to the map, in its category of the catalogue.
-#[utoipa::path(post, path = "/admin/conveyor-map", tag = "admin", security(("session" = [])), request_body = CreateConveyorRow,
+#[utoipa::path(post, path = "/admin/conveyor-map", tag = "admin", request_body = CreateConveyorRow,
     responses(
     (status = 201, body = ConveyorRowView),
     (status = 409, description = "`conflict`: it has a row; `limit_reached`"),
@@ -167,7 +167,7 @@ pub async fn create(
 }
 
 /// Changes the category of a row.
-#[utoipa::path(put, path = "/admin/conveyor-map/{shortname}", tag = "admin", security(("session" = [])),
+#[utoipa::path(put, path = "/admin/conveyor-map/{shortname}", tag = "admin",
     params(("shortname" = String, Path)), request_body = ConveyorCategory, responses(
     (status = 200, body = ConveyorRowView),
 ))]
@@ -189,7 +189,7 @@ pub async fn update(
 }
 
 /// Takes an item from the map.
-#[utoipa::path(delete, path = "/admin/conveyor-map/{shortname}", tag = "admin", security(("session" = [])),
+#[utoipa::path(delete, path = "/admin/conveyor-map/{shortname}", tag = "admin",
     params(("shortname" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
@@ -210,7 +210,7 @@ pub async fn delete(
 }
 
 /// Changes the category of several rows: of all, or, if one is not there, of none.
-#[utoipa::path(post, path = "/admin/conveyor-map/bulk-category", tag = "admin", security(("session" = [])),
+#[utoipa::path(post, path = "/admin/conveyor-map/bulk-category", tag = "admin",
     request_body = ConveyorCategories, responses(
     (status = 200, body = ChangedConveyorRows, description = "The rows that were named, as they now are"),
     (status = 400, description = "Also for a short name without a row"),

@@ -98,7 +98,7 @@ struct ItemResults {
 }
 
 /// All items: those of the embedded catalogue as admins changed them, and those that admins added.
-#[utoipa::path(get, path = "/admin/items", tag = "admin", security(("session" = [])), params(ListPage), responses(
+#[utoipa::path(get, path = "/admin/items", tag = "admin", params(ListPage), responses(
     (status = 200, body = ItemList),
 ))]
 pub async fn list(Query(page): Query<ListPage>, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
@@ -106,7 +106,7 @@ pub async fn list(Query(page): Query<ListPage>, context: web::Data<ApiContext>) 
 }
 
 /// Looks for items: exact matches first, then names that begin so, words, beginnings of words, and parts.
-#[utoipa::path(get, path = "/admin/items-search", tag = "admin", security(("session" = [])), params(ItemSearch), responses(
+#[utoipa::path(get, path = "/admin/items-search", tag = "admin", params(ItemSearch), responses(
     (status = 200, body = ItemResults),
 ))]
 pub async fn search(
@@ -121,7 +121,7 @@ pub async fn search(
 }
 
 /// Writes an item of the embedded catalogue or a further one. Everyone sees it at once, wherever the item is named.
-#[utoipa::path(put, path = "/admin/items/{id}", tag = "admin", security(("session" = [])),
+#[utoipa::path(put, path = "/admin/items/{id}", tag = "admin",
     params(("id" = String, Path, description = "The game's item id")), request_body = ItemBody, responses(
     (status = 200, body = ItemView),
     (status = 404, description = "No item has such an id"),
@@ -161,7 +161,7 @@ pub async fn update(
 
 /// Takes back the admins' edit of an item: one of the embedded catalogue is as it was, another one is gone. Its icon is
 /// deleted if nothing else uses it.
-#[utoipa::path(delete, path = "/admin/items/{id}", tag = "admin", security(("session" = [])),
+#[utoipa::path(delete, path = "/admin/items/{id}", tag = "admin",
     params(("id" = String, Path, description = "The game's item id")), responses(
     (status = 200, body = Done),
     (status = 404, description = "No admin said anything of it"),
@@ -186,7 +186,7 @@ pub async fn delete(
 }
 
 /// Takes an icon. It is deleted after a day in which no item uses it.
-#[utoipa::path(post, path = "/admin/items/upload-icon", tag = "admin", security(("session" = [])),
+#[utoipa::path(post, path = "/admin/items/upload-icon", tag = "admin",
     request_body(content = ImageForm, content_type = "multipart/form-data"), responses(
     (status = 201, body = ImageLocation),
     (status = 400,

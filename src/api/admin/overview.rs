@@ -79,7 +79,7 @@ struct OverviewTotals {
 }
 
 /// State of the relay and the members: who is online, how far each has come, and where they get stuck.
-#[utoipa::path(get, path = "/admin/users/overview", tag = "admin", security(("session" = [])), params(OverviewQuery),
+#[utoipa::path(get, path = "/admin/users/overview", tag = "admin", params(OverviewQuery),
     responses(
     (status = 200, body = Overview),
 ))]

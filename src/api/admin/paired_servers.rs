@@ -68,7 +68,7 @@ fn end_lives(hub: Addr<Hub>, push: Addr<PushWorker>) -> impl Fn(&PairedServer) +
 }
 
 /// Deletes a paired server, with everything stored for it.
-#[utoipa::path(delete, path = "/admin/paired-servers/{id}", tag = "admin", security(("session" = [])),
+#[utoipa::path(delete, path = "/admin/paired-servers/{id}", tag = "admin",
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
@@ -93,7 +93,7 @@ pub async fn delete(
 }
 
 /// Deletes all paired servers of a member.
-#[utoipa::path(delete, path = "/admin/users/{userId}/paired-servers", tag = "admin", security(("session" = [])),
+#[utoipa::path(delete, path = "/admin/users/{userId}/paired-servers", tag = "admin",
     params(("userId" = String, Path)), responses(
     (status = 200, body = DeletedServers),
     (status = 404, description = "There is no such member"),

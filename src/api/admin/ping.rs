@@ -17,7 +17,7 @@ struct AdminPing {
 }
 
 /// Says that the caller is an admin. Like every route below `/admin`, it needs a session of an account on the allowlist.
-#[utoipa::path(get, path = "/admin/ping", tag = "admin", security(("session" = [])), responses(
+#[utoipa::path(get, path = "/admin/ping", tag = "admin", responses(
     (status = 200, body = AdminPing),
     (status = 503, description = "`admin_disabled`: the allowlist is empty; on every admin route, for every caller"),
 ))]

@@ -269,7 +269,7 @@ fn refused(error: PaymentsError) -> ApiError {
 /// minute; the outcome is a further entry of the audit log, and the answer to the same request. The same request after
 /// an answer pays back again, unless it has the same `Idempotency-Key`; each key is a refund of its own. An answer that
 /// its client did not wait for counts as given: a client that waits less than 30 s sends a key.
-#[utoipa::path(post, path = "/admin/refund", tag = "admin", security(("session" = [])), request_body = CreateRefund,
+#[utoipa::path(post, path = "/admin/refund", tag = "admin", request_body = CreateRefund,
     responses(
     (status = 201, body = RefundView),
     (status = 404, description = "`unknown_charge`"),
@@ -396,7 +396,7 @@ async fn plan(
 }
 
 /// The latest refunds.
-#[utoipa::path(get, path = "/admin/refunds", tag = "admin", security(("session" = [])), params(ProviderPage), responses(
+#[utoipa::path(get, path = "/admin/refunds", tag = "admin", params(ProviderPage), responses(
     (status = 200, body = RefundList),
     (status = 503, description = "`payments_disabled`; `payment_provider_unavailable`"),
 ))]
@@ -413,7 +413,7 @@ pub async fn list(
 }
 
 /// The charges of a member, to choose a refund from.
-#[utoipa::path(get, path = "/admin/users/{id}/charges", tag = "admin", security(("session" = [])),
+#[utoipa::path(get, path = "/admin/users/{id}/charges", tag = "admin",
     params(("id" = String, Path), ProviderPage), responses(
     (status = 200, body = ChargeList),
     (status = 503, description = "`payments_disabled`; `payment_provider_unavailable`"),
@@ -448,7 +448,7 @@ pub async fn list_charges(
 
 /// Events of the payment provider that wait, because something about them is unknown, and are tried again by themselves;
 /// or those at which an admin has to look: disputes, and refunds that failed at the bank.
-#[utoipa::path(get, path = "/admin/payment-events", tag = "admin", security(("session" = [])),
+#[utoipa::path(get, path = "/admin/payment-events", tag = "admin",
     params(PaymentEventQuery), responses(
     (status = 200, body = PaymentEventList),
 ))]

@@ -94,7 +94,7 @@ impl StoreSummary {
 }
 
 /// All stores.
-#[utoipa::path(get, path = "/admin/stores", tag = "admin", security(("session" = [])), responses(
+#[utoipa::path(get, path = "/admin/stores", tag = "admin", responses(
     (status = 200, body = StoreList),
 ))]
 pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
@@ -106,7 +106,7 @@ pub async fn list(context: web::Data<ApiContext>) -> Result<HttpResponse, ApiErr
 }
 
 /// A store.
-#[utoipa::path(get, path = "/admin/store/{name}", tag = "admin", security(("session" = [])),
+#[utoipa::path(get, path = "/admin/store/{name}", tag = "admin",
     params(("name" = String, Path, description = "`messages`, `crafting`, `raid` or `faq`")), responses(
     (status = 200, body = StoreView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
@@ -121,7 +121,7 @@ pub async fn get(
 }
 
 /// Writes a store. Everybody sees it at once.
-#[utoipa::path(put, path = "/admin/store/{name}", tag = "admin", security(("session" = [])),
+#[utoipa::path(put, path = "/admin/store/{name}", tag = "admin",
     params(("name" = String, Path), ("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = UpdateStore, responses(
@@ -142,7 +142,7 @@ pub async fn update(
 }
 
 /// The versions of a store that are kept.
-#[utoipa::path(get, path = "/admin/store/{name}/versions", tag = "admin", security(("session" = [])),
+#[utoipa::path(get, path = "/admin/store/{name}/versions", tag = "admin",
     params(("name" = String, Path)), responses(
     (status = 200, body = StoreVersionList),
 ))]
@@ -154,7 +154,7 @@ pub async fn list_versions(name: web::Path<String>, context: web::Data<ApiContex
 }
 
 /// The content of a version of a store.
-#[utoipa::path(get, path = "/admin/store/{name}/versions/{version}", tag = "admin", security(("session" = [])),
+#[utoipa::path(get, path = "/admin/store/{name}/versions/{version}", tag = "admin",
     params(("name" = String, Path), ("version" = i64, Path, minimum = 0, maximum = 2_147_483_647, description = "0: what the service ships")),
     responses(
     (status = 200, body = StoreView),
@@ -171,7 +171,7 @@ pub async fn get_version(
 }
 
 /// Puts a store back to an earlier version, as a new one.
-#[utoipa::path(post, path = "/admin/store/{name}/restore", tag = "admin", security(("session" = [])),
+#[utoipa::path(post, path = "/admin/store/{name}/restore", tag = "admin",
     params(("name" = String, Path), ("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = StoreRestore, responses(

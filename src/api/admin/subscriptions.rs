@@ -78,7 +78,7 @@ struct EndedSubscription {
 
 /// Fetches a member's subscriptions from the payment provider and stores them as they are there: all of their customers,
 /// and those that go on here.
-#[utoipa::path(post, path = "/admin/users/{id}/subscriptions/fetch", tag = "admin", security(("session" = [])),
+#[utoipa::path(post, path = "/admin/users/{id}/subscriptions/fetch", tag = "admin",
     params(("id" = String, Path)), responses(
     (status = 200, body = FetchedSubscriptions),
     (status = 502, description = "`payment_provider_refused`"),
@@ -112,7 +112,7 @@ pub async fn get(
 /// as it is. One that the payment provider does not know is ended here alone: make sure first that `PAYMENT_SECRET_KEY` is of the
 /// account that sold it. After `payment_provider_unavailable` it may have ended or not; the same again is safe.
 #[utoipa::path(delete, path = "/admin/users/{id}/subscriptions/{subscriptionId}", tag = "admin",
-    security(("session" = [])), params(("id" = String, Path), ("subscriptionId" = String, Path)), responses(
+    params(("id" = String, Path), ("subscriptionId" = String, Path)), responses(
     (status = 200, body = EndedSubscription),
     (status = 404,
         description = "the member has no such subscription here; `fetch` stores those that the payment provider has"),

@@ -125,7 +125,7 @@ struct SignedOut {
 }
 
 /// Members, the newest first.
-#[utoipa::path(get, path = "/admin/users", tag = "admin", security(("session" = [])), params(MemberQuery), responses(
+#[utoipa::path(get, path = "/admin/users", tag = "admin", params(MemberQuery), responses(
     (status = 200, body = MemberList),
 ))]
 pub async fn list(
@@ -151,7 +151,7 @@ pub async fn list(
 
 /// One member: subscription and why, paired servers with the state of their links, the state of the push credential,
 /// guests, and what became of alarms.
-#[utoipa::path(get, path = "/admin/users/{id}", tag = "admin", security(("session" = [])),
+#[utoipa::path(get, path = "/admin/users/{id}", tag = "admin",
     params(("id" = String, Path)), responses(
     (status = 200, body = MemberAnswer),
 ))]
@@ -206,7 +206,7 @@ pub async fn get(path: web::Path<String>, context: web::Data<ApiContext>) -> Res
 }
 
 /// Ends all sessions of a member, with their sockets. Helper devices stay.
-#[utoipa::path(post, path = "/admin/users/{id}/sign-out", tag = "admin", security(("session" = [])),
+#[utoipa::path(post, path = "/admin/users/{id}/sign-out", tag = "admin",
     params(("id" = String, Path)), responses(
     (status = 200, body = SignedOut),
 ))]

@@ -97,7 +97,7 @@ struct AdminWikiTree {
 }
 
 /// The tree of the wiki.
-#[utoipa::path(get, path = "/admin/wiki/tree", tag = "admin", security(("session" = [])), responses(
+#[utoipa::path(get, path = "/admin/wiki/tree", tag = "admin", responses(
     (status = 200, body = AdminWikiTree, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
 ))]
@@ -112,7 +112,7 @@ pub async fn list(req: HttpRequest, context: web::Data<ApiContext>) -> Result<Ht
 }
 
 /// A page.
-#[utoipa::path(get, path = "/admin/wiki/page", tag = "admin", security(("session" = [])), params(PageAddress), responses(
+#[utoipa::path(get, path = "/admin/wiki/page", tag = "admin", params(PageAddress), responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
@@ -129,7 +129,7 @@ pub async fn get(
 }
 
 /// Writes a page, a new one or over one that is there.
-#[utoipa::path(put, path = "/admin/wiki/page", tag = "admin", security(("session" = [])),
+#[utoipa::path(put, path = "/admin/wiki/page", tag = "admin",
     params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = UpdateWikiPage, responses(
@@ -162,7 +162,7 @@ pub async fn update(
 
 /// Deletes a page. Its versions and their images are kept, so that it can be restored, until the wiki needs room for new
 /// pages; those that were written longest ago go first.
-#[utoipa::path(delete, path = "/admin/wiki/page", tag = "admin", security(("session" = [])),
+#[utoipa::path(delete, path = "/admin/wiki/page", tag = "admin",
     params(PageAddress, ("if-match" = Option<String>, Header, description = "The `ETag` of what is deleted")), responses(
     (status = 200, body = Done),
     (status = 412, description = "`conflict`: it was changed since"),
@@ -186,7 +186,7 @@ pub async fn delete(
 }
 
 /// The versions of a page that are kept.
-#[utoipa::path(get, path = "/admin/wiki/page/versions", tag = "admin", security(("session" = [])), params(PageAddress),
+#[utoipa::path(get, path = "/admin/wiki/page/versions", tag = "admin", params(PageAddress),
     responses(
     (status = 200, body = WikiVersionList),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
@@ -214,7 +214,7 @@ pub async fn list_versions(
 }
 
 /// An earlier version of a page, also of a deleted one.
-#[utoipa::path(get, path = "/admin/wiki/page/versions/{version}", tag = "admin", security(("session" = [])),
+#[utoipa::path(get, path = "/admin/wiki/page/versions/{version}", tag = "admin",
     params(("version" = i64, Path, minimum = 0, maximum = 2_147_483_647, description = "0: what the service ships"), PageAddress), responses(
     (status = 200, body = WikiPageView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),
@@ -232,7 +232,7 @@ pub async fn get_version(
 }
 
 /// Puts a page back to an earlier version, as a new one; also a page that was deleted.
-#[utoipa::path(post, path = "/admin/wiki/page/restore", tag = "admin", security(("session" = [])),
+#[utoipa::path(post, path = "/admin/wiki/page/restore", tag = "admin",
     params(("if-match" = Option<String>, Header, description = "The `ETag` of what is changed"),
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is none")),
     request_body = WikiPageRestore, responses(
@@ -258,7 +258,7 @@ pub async fn restore(
 }
 
 /// Takes an image for a page. It is deleted after a day in which no page uses it.
-#[utoipa::path(post, path = "/admin/wiki/image", tag = "admin", security(("session" = [])),
+#[utoipa::path(post, path = "/admin/wiki/image", tag = "admin",
     request_body(content = ImageForm, content_type = "multipart/form-data"), responses(
     (status = 201, body = ImageLocation),
     (status = 400,

@@ -33,7 +33,7 @@ pub struct TypedChatCode {
 
 /// Links the account of the chat platform that asked the bot for this code (`/link`) with the user, in place of one that
 /// the user has. A code works once, and for ten minutes.
-#[utoipa::path(post, path = "/chat/link", tag = "chat platform", security(("session" = [])),
+#[utoipa::path(post, path = "/chat/link", tag = "chat platform",
     request_body = TypedChatCode, responses(
     (status = 200, body = Done),
     (status = 404, description = "`unknown_chat_code`: unknown, used or expired"),
@@ -75,7 +75,7 @@ pub async fn create(
 }
 
 /// Ends the link: the bot no longer knows the user.
-#[utoipa::path(delete, path = "/chat/link", tag = "chat platform", security(("session" = [])), responses(
+#[utoipa::path(delete, path = "/chat/link", tag = "chat platform", responses(
     (status = 200, body = Done),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
 ))]

@@ -16,7 +16,7 @@ use crate::{
 
 /// The picture of a player's account at the platform, which anybody can see there. The service fetches it, so that
 /// browsers ask no other origin; `features.avatars` of `/client-config` says if it does.
-#[utoipa::path(get, path = "/players/{platformId}/avatar", tag = "content", security(("session" = [])),
+#[utoipa::path(get, path = "/players/{platformId}/avatar", tag = "content",
     params(("platformId" = String, Path, description = "SteamID64"),
         ("if-none-match" = Option<String>, Header, description = "The `ETag` of the picture that the client has")),
     responses(

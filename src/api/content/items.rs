@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// All items of the game.
-#[utoipa::path(get, path = "/items", tag = "content", security(("session" = [])),
+#[utoipa::path(get, path = "/items", tag = "content",
     params(ListPage, ("if-none-match" = Option<String>, Header, description = "The `ETag` of what the client has")), responses(
     (status = 200, body = ItemList, headers(("ETag" = String))),
     (status = 304, description = "The client has them"),
@@ -38,7 +38,7 @@ pub async fn list(
 }
 
 /// An item of the game.
-#[utoipa::path(get, path = "/items/{id}", tag = "content", security(("session" = [])), params(("id" = String, Path)),
+#[utoipa::path(get, path = "/items/{id}", tag = "content", params(("id" = String, Path)),
     responses(
     (status = 200, body = ItemView, headers(("ETag" = String))),
     (status = 304, description = "The client has it"),

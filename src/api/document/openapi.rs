@@ -20,7 +20,7 @@ use crate::{
             fixed_answer::FixedAnswer,
         },
         document::{docs, openapi_completion},
-        extract::token_routes::TokenKind::{self, Helper, Overlay},
+        extract::route_facts::TokenKind::{self, Helper, Overlay},
         route::ApiRoute,
     },
     crypto::session_cookie::SESSION_COOKIE,

@@ -1,5 +1,5 @@
 //! Callers with a token instead of a cookie: `Authorization: Bearer` (RFC 6750 §2.1). Which routes take one is in
-//! [`token_routes`](crate::api::extract::token_routes).
+//! [`route_facts`](crate::api::extract::route_facts).
 
 use actix_web::{
     FromRequest, HttpRequest,

@@ -8,8 +8,8 @@ use crate::{
         answer::error::ApiError,
         extract::{
             bearer::{self, SentToken, TokenHolder},
+            route_facts::{self, TokenKind},
             session_user::{SessionUser, signed_in},
-            token_routes::{self, TokenKind},
         },
     },
     db::{
@@ -42,7 +42,7 @@ where
     T: Send + 'static,
     F: FnOnce(&mut Db, &UserId) -> Result<T, DbError> + Send + 'static,
 {
-    let kinds = token_routes::kinds(req, req.method());
+    let kinds = route_facts::of(req, req.method()).tokens;
     let Some(token) = bearer::sent_token(req.headers()).filter(|token| is_taken(token, kinds)) else {
         let (SessionUser { user, .. }, more) = signed_in(req, also).await?;
         return Ok((Caller { user, access: RelayAccess::Session }, more));

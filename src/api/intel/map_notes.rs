@@ -128,7 +128,7 @@ impl MapNoteView {
 
 /// The notes on the map of a paired server, as the relay's `state.mapNotes` has them: those of users, those of deaths, and
 /// those that the team has placed in the game.
-#[utoipa::path(get, path = "/intel/{serverId}/map-notes", tag = "intel", security(("session" = [])),
+#[utoipa::path(get, path = "/intel/{serverId}/map-notes", tag = "intel",
     params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = MapNoteList),
 ))]
@@ -146,7 +146,7 @@ pub async fn list(
 }
 
 /// Adds a note; it is shown to everyone who watches the server.
-#[utoipa::path(post, path = "/intel/{serverId}/map-notes", tag = "intel", security(("session" = [])),
+#[utoipa::path(post, path = "/intel/{serverId}/map-notes", tag = "intel",
     params(("serverId" = String, Path)), request_body = CreateMapNote, responses(
     (status = 201, body = MapNoteView),
     (status = 409, description = "`limit_reached`"),
@@ -187,7 +187,7 @@ pub async fn create(
 }
 
 /// Changes a note: its author or the server's owner may. Notes of the game are changed there.
-#[utoipa::path(patch, path = "/intel/{serverId}/map-notes/{id}", tag = "intel", security(("session" = [])),
+#[utoipa::path(patch, path = "/intel/{serverId}/map-notes/{id}", tag = "intel",
     params(("serverId" = String, Path), ("id" = String, Path)), request_body = UpdateMapNote, responses(
     (status = 200, body = MapNoteView),
     (status = 403, description = "`owner_only`"),
@@ -217,7 +217,7 @@ pub async fn update(
 }
 
 /// Deletes a note: its author or the server's owner may. Notes of the game are deleted there.
-#[utoipa::path(delete, path = "/intel/{serverId}/map-notes/{id}", tag = "intel", security(("session" = [])),
+#[utoipa::path(delete, path = "/intel/{serverId}/map-notes/{id}", tag = "intel",
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
     (status = 403, description = "`owner_only`"),

@@ -66,7 +66,7 @@ struct ScanResults {
 }
 
 /// The suspicious shops of a game server.
-#[utoipa::path(get, path = "/intel/{serverId}/shops/scan", tag = "intel", security(("session" = [])),
+#[utoipa::path(get, path = "/intel/{serverId}/shops/scan", tag = "intel",
     params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = ScanResults),
 ))]

@@ -275,7 +275,7 @@ struct WatchList {
 }
 
 /// The watched offers of a server, each with its latest finding.
-#[utoipa::path(get, path = "/intel/{serverId}/shops", tag = "intel", security(("session" = [])),
+#[utoipa::path(get, path = "/intel/{serverId}/shops", tag = "intel",
     params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = WatchList),
 ))]
@@ -298,7 +298,7 @@ pub async fn list(
 ///
 /// The number of shops a user watches is limited by tier where tiers are enforced: 10, 50 or 200 on all servers
 /// together; and always to 200 on one server. A watch of any shop counts as one.
-#[utoipa::path(post, path = "/intel/{serverId}/shops", tag = "intel", security(("session" = [])),
+#[utoipa::path(post, path = "/intel/{serverId}/shops", tag = "intel",
     params(("serverId" = String, Path)), request_body = CreateShopWatch, responses(
     (status = 201, body = WatchView),
     (status = 403, description = "`owner_only`"),
@@ -336,7 +336,7 @@ pub async fn create(
 }
 
 /// Changes the expectation of a watched offer.
-#[utoipa::path(patch, path = "/intel/{serverId}/shops/{id}", tag = "intel", security(("session" = [])),
+#[utoipa::path(patch, path = "/intel/{serverId}/shops/{id}", tag = "intel",
     params(("serverId" = String, Path), ("id" = String, Path)), request_body = UpdateShopWatch, responses(
     (status = 200, body = WatchView),
     (status = 403, description = "`owner_only`"),
@@ -381,7 +381,7 @@ pub async fn update(
 }
 
 /// Watches an offer no longer.
-#[utoipa::path(delete, path = "/intel/{serverId}/shops/{id}", tag = "intel", security(("session" = [])),
+#[utoipa::path(delete, path = "/intel/{serverId}/shops/{id}", tag = "intel",
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
     (status = 403, description = "`owner_only`"),

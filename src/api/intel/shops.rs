@@ -272,7 +272,7 @@ impl MarketRead {
 }
 
 /// The present offers of a game server's shops, the cheapest by the piece first.
-#[utoipa::path(get, path = "/paired-servers/{id}/shops", tag = "intel", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/shops", tag = "intel",
     params(("id" = String, Path), OfferQuery), responses(
     (status = 200, body = OfferList),
 ))]
@@ -352,7 +352,7 @@ fn offer_view(shop: &Shop, offer: &Offer, catalogue: &Catalogue) -> OfferView {
 }
 
 /// History of the offers of a game server's shops in this wipe, newest first.
-#[utoipa::path(get, path = "/paired-servers/{id}/shops/history", tag = "intel", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/shops/history", tag = "intel",
     params(("id" = String, Path), HistoryQuery), responses(
     (status = 200, body = HistoryList),
 ))]

@@ -62,7 +62,7 @@ struct Timeline {
 
 /// The timeline of a paired server, newest first: its team, devices and raids, and what happened in the world of its
 /// game server.
-#[utoipa::path(get, path = "/intel/{serverId}/timeline", tag = "intel", security(("session" = [])),
+#[utoipa::path(get, path = "/intel/{serverId}/timeline", tag = "intel",
     params(("serverId" = String, Path), TimelineQuery), responses(
     (status = 200, body = Timeline),
 ))]

@@ -215,7 +215,7 @@ fn known_match(db: &mut Db, server: &ServerId) -> Result<Option<StoredMatch>, Db
 }
 
 /// The tracked players of a server, and how far it is known whether they are online.
-#[utoipa::path(get, path = "/intel/{serverId}/tracking", tag = "intel", security(("session" = [])),
+#[utoipa::path(get, path = "/intel/{serverId}/tracking", tag = "intel",
     params(("serverId" = String, Path), ListPage), responses(
     (status = 200, body = TrackedPlayerList),
 ))]
@@ -233,7 +233,7 @@ pub async fn list(
 }
 
 /// Tracks a player by name. A name that is tracked already: 409 `conflict`.
-#[utoipa::path(post, path = "/intel/{serverId}/tracking", tag = "intel", security(("session" = [])),
+#[utoipa::path(post, path = "/intel/{serverId}/tracking", tag = "intel",
     params(("serverId" = String, Path)), request_body = CreateTracking, responses(
     (status = 201, body = TrackedPlayerView),
     (status = 403, description = "`owner_only`"),
@@ -274,7 +274,7 @@ pub async fn create(
 }
 
 /// Changes what the owner noted of a player.
-#[utoipa::path(patch, path = "/intel/{serverId}/tracking/{id}", tag = "intel", security(("session" = [])),
+#[utoipa::path(patch, path = "/intel/{serverId}/tracking/{id}", tag = "intel",
     params(("serverId" = String, Path), ("id" = String, Path)), request_body = UpdateTracking, responses(
     (status = 200, body = TrackedPlayerView),
     (status = 403, description = "`owner_only`"),
@@ -292,7 +292,7 @@ pub async fn update(
 }
 
 /// Tracks a player no longer; the sessions are forgotten.
-#[utoipa::path(delete, path = "/intel/{serverId}/tracking/{id}", tag = "intel", security(("session" = [])),
+#[utoipa::path(delete, path = "/intel/{serverId}/tracking/{id}", tag = "intel",
     params(("serverId" = String, Path), ("id" = String, Path)), responses(
     (status = 200, body = Done),
     (status = 403, description = "`owner_only`"),
@@ -303,7 +303,7 @@ pub async fn delete(server: OwnedServer, ServerPart(player): ServerPart) -> Resu
 }
 
 /// When a tracked player was on the game server.
-#[utoipa::path(get, path = "/intel/{serverId}/tracking/{id}/sessions", tag = "intel", security(("session" = [])),
+#[utoipa::path(get, path = "/intel/{serverId}/tracking/{id}/sessions", tag = "intel",
     params(("serverId" = String, Path), ("id" = String, Path), SessionPage), responses(
     (status = 200, body = PlayerSessionList),
 ))]

@@ -24,7 +24,7 @@ use crate::api::{
     extract::{
         bearer::bears_token,
         idempotent::{IDEMPOTENCY_KEY, REPLAYED},
-        token_routes,
+        route_facts,
     },
 };
 
@@ -105,7 +105,7 @@ fn is_foreign(req: &ServiceRequest) -> bool {
 
 /// True if the route of this method takes a token.
 fn takes_token(req: &ServiceRequest, method: &Method) -> bool {
-    !token_routes::kinds(req.request(), method).is_empty()
+    !route_facts::of(req.request(), method).tokens.is_empty()
 }
 
 /// True if the route of this method looks at no cookie and no token.

@@ -14,6 +14,7 @@ use crate::{
     api::{
         answer::{error::ApiError, request_log_fields::RequestLogFields},
         context::ApiContext,
+        extract::route_facts,
         middleware::route_class::{OPERATOR, route_class},
     },
     domain::problem,
@@ -56,7 +57,8 @@ async fn admitted(
     if let Some(peer) = req.peer_addr() {
         context.limits.connections.note_forwarding(peer.ip(), req.headers(), context.clock.moment());
     }
-    if let Err(error) = context.limits.rate_limits.take_address(req.request()) {
+    let limit = route_facts::of(req.request(), req.method()).limit;
+    if let Err(error) = context.limits.rate_limits.take_address(req.request(), limit) {
         return Ok(req.error_response(error));
     }
     let permit = match req.peer_addr() {

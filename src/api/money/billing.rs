@@ -96,7 +96,7 @@ pub(in crate::api) fn billing(context: &ApiContext) -> Result<&Arc<BillingContex
 /// the last can be paid. The payment provider is asked first whether a subscription goes on: then `url` is the portal's
 /// page on which the change to that tier and interval is confirmed. The tier comes with the provider's event, shortly after payment: the
 /// page to which the browser returns (`FRONTEND_URL/?billing=done&session=…`) should ask `/me` until it does.
-#[utoipa::path(post, path = "/billing/checkout", tag = "billing", security(("session" = [])),
+#[utoipa::path(post, path = "/billing/checkout", tag = "billing",
     request_body = CreateCheckout, responses(
     (status = 200, body = PaymentPage),
     (status = 400,
@@ -138,7 +138,7 @@ pub async fn create_checkout(
 
 /// Opens the payment provider's portal, in which the user changes or cancels the subscription and sees invoices. The
 /// address admits anyone who has it, for a short time.
-#[utoipa::path(post, path = "/billing/portal", tag = "billing", security(("session" = [])), responses(
+#[utoipa::path(post, path = "/billing/portal", tag = "billing", responses(
     (status = 200, body = PaymentPage),
     (status = 409,
         description = "`no_customer`: this user was never at the checkout, or the payment provider no longer knows them"),

@@ -27,7 +27,7 @@ use crate::{
             process_metrics,
             version::{COMMIT, VERSION},
         },
-        rate_limits::CLASSES,
+        rate_limits,
     },
     channels::figures,
     config::Environment,
@@ -97,7 +97,12 @@ fn install() -> Option<PrometheusHandle> {
     neighbour::describe();
     figures::describe();
     let connections = [problem::UNAVAILABLE.code, problem::TOO_MANY_CONNECTIONS.code];
-    refusals::describe(&NOTABLE, &connections, problem::RATE_LIMITED.code, CLASSES.iter().map(|class| class.name));
+    refusals::describe(
+        &NOTABLE,
+        &connections,
+        problem::RATE_LIMITED.code,
+        rate_limits::classes().map(|class| class.name),
+    );
     // An event that has not happened yet is 0, not absent: a rate needs the 0 before the first one.
     let of_one = histograms.filter(|(name, _)| by_label.iter().all(|(labelled, _)| labelled != name));
     of_one.for_each(|(name, _)| drop(metrics::histogram!(name)));

@@ -102,7 +102,7 @@ struct PathReadiness {
 }
 
 /// Which alarm paths of a paired server are up.
-#[utoipa::path(get, path = "/paired-servers/{id}/readiness", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/readiness", tag = "paired servers",
     params(("id" = String, Path)), responses(
     (status = 200, body = AlarmReadiness),
 ))]

@@ -76,7 +76,7 @@ pub struct PutStep {
 struct ChannelIdText(String);
 
 /// This user's rules for alarms of the server.
-#[utoipa::path(get, path = "/paired-servers/{id}/alarm-rules", tag = "alarms", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/alarm-rules", tag = "alarms",
     params(("id" = String, Path)), responses((status = 200, body = AlarmRules)))]
 pub async fn get(
     WatchedServer { id, user, .. }: WatchedServer,
@@ -87,7 +87,7 @@ pub async fn get(
 }
 
 /// Replaces this user's rules for alarms of the server. They count from the next step of every alarm on.
-#[utoipa::path(put, path = "/paired-servers/{id}/alarm-rules", tag = "alarms", security(("session" = [])),
+#[utoipa::path(put, path = "/paired-servers/{id}/alarm-rules", tag = "alarms",
     params(("id" = String, Path)), request_body = PutAlarmRules, responses((status = 200, body = AlarmRules)))]
 pub async fn update(
     WatchedServer { id, user, .. }: WatchedServer,

@@ -95,7 +95,7 @@ impl From<StoredIncident> for IncidentView {
 }
 
 /// The incidents of a paired server, newest first.
-#[utoipa::path(get, path = "/paired-servers/{id}/alarms", tag = "alarms", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/alarms", tag = "alarms",
     params(("id" = String, Path), Page), responses(
     (status = 200, body = AlarmList),
 ))]
@@ -113,7 +113,7 @@ pub async fn list(
 }
 
 /// Acknowledges an incident: it no longer rings this user. The first time counts.
-#[utoipa::path(post, path = "/paired-servers/{id}/alarms/{incident}/ack", tag = "alarms", security(("session" = [])),
+#[utoipa::path(post, path = "/paired-servers/{id}/alarms/{incident}/ack", tag = "alarms",
     params(("id" = String, Path), ("incident" = String, Path)), responses(
     (status = 200, body = IncidentView),
 ))]

@@ -12,7 +12,7 @@ use crate::{
     api::{
         answer::{error::ApiError, fields::visible_name},
         context::ApiContext,
-        extract::{paired_server::WatchedServer, query::Query},
+        extract::{paired_server::WatchedServer, query::Query, route_facts},
     },
     domain::{player_name::NameKey, time::Timestamp},
     tracking::aliases::{AliasError, Aliases, FindAliases, KnownName},
@@ -87,7 +87,7 @@ impl AliasesView {
 
 /// The names a player has used. Asked once for a name within hours; a kept answer is marked as stale when the
 /// player-statistics service cannot be asked.
-#[utoipa::path(get, path = "/intel/{serverId}/aliases", tag = "intel", security(("session" = [])),
+#[utoipa::path(get, path = "/intel/{serverId}/aliases", tag = "intel",
     params(("serverId" = String, Path), AliasQuery), responses(
     (status = 200, body = AliasesView),
     (status = 503, description = "`player_stats_unavailable`"),
@@ -100,7 +100,7 @@ pub async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let unavailable = |reason: &str| ApiError::PlayerStatsUnavailable(reason.to_owned());
     let Some(tracking) = &context.services.tracking else { return Err(unavailable("no service is configured")) };
-    context.limits.rate_limits.take_aliases(&req, &user.id)?;
+    route_facts::take_limit(&req, &user.id)?;
     let key = NameKey::of(&name).ok_or_else(|| ApiError::invalid("name", "must have visible characters"))?;
     let question = FindAliases { user: user.id, server, name: name.trim().to_owned(), key };
     let answer = timeout(DEADLINE, tracking.send(question)).await;

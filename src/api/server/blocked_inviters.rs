@@ -50,7 +50,7 @@ struct BlockedInviterList {
 
 /// The users whose invitations this user blocks.
 #[utoipa::path(get, path = "/guest-invites/blocked", tag = "guests", operation_id = "list_blocked_inviters",
-    security(("session" = [])), params(ListPage), responses(
+    params(ListPage), responses(
     (status = 200, body = BlockedInviterList),
 ))]
 pub async fn list(
@@ -69,7 +69,7 @@ pub async fn list(
 /// Blocks a user: none of their invitations by account is shown, those that are open neither. They do not learn of it.
 /// Servers that they share with this user already stay shared.
 #[utoipa::path(post, path = "/guest-invites/blocked", tag = "guests", operation_id = "block_inviter",
-    security(("session" = [])), request_body = CreateBlock, responses(
+    request_body = CreateBlock, responses(
     (status = 200, body = Done),
     (status = 404, description = "No such user"),
     (status = 409, description = "`limit_reached`"),
@@ -92,7 +92,7 @@ pub async fn create(
 
 /// Ends a block: invitations of that user are shown again.
 #[utoipa::path(delete, path = "/guest-invites/blocked/{userId}", tag = "guests", operation_id = "unblock_inviter",
-    security(("session" = [])), params(("userId" = String, Path)), responses(
+    params(("userId" = String, Path)), responses(
     (status = 200, body = Done),
 ))]
 pub async fn delete(

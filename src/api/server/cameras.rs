@@ -23,6 +23,7 @@ use crate::{
         extract::{
             paired_server::{ServerPart, WatchedServer},
             query::Query,
+            route_facts,
         },
         server::devices::reports,
     },
@@ -55,7 +56,6 @@ fn true_or_false(text: &Option<String>, _: &()) -> garde::Result {
 
 /// The present frame of a camera: one picture, at most some seconds old. Requests at the same time get the same one.
 #[utoipa::path(get, path = "/paired-servers/{id}/devices/{deviceId}/camera-frame", tag = "devices",
-    security(("session" = [])),
     params(("id" = String, Path), ("deviceId" = String, Path, description = "The camera's identifier"), FrameOptions,
         ("accept" = Option<String>, Header, description = "`image/png` for PNG, otherwise JPEG")),
     responses(
@@ -81,7 +81,7 @@ pub async fn get_frame(
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    context.limits.rate_limits.take_camera_frame(&req, &user.id)?;
+    route_facts::take_limit(&req, &user.id)?;
     let pull = PullCameraFrame { server: id, user: user.id, device };
     let pulled = match timeout(RELAY_DEADLINE, context.services.hub.send(pull)).await {
         Ok(pulled) => pulled.map_err(|error| ApiError::Unavailable(error.into()))?,
@@ -160,7 +160,7 @@ struct MonumentCameraList {
 /// The cameras that the monuments of this server's map are known to have, without those that the game server said it
 /// does not know when a frame was pulled; empty until the map is known. Only a frame proves that the game shows one of
 /// the others.
-#[utoipa::path(get, path = "/paired-servers/{id}/cameras", tag = "devices", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/cameras", tag = "devices",
     params(("id" = String, Path), ListPage), responses(
     (status = 200, body = MonumentCameraList),
 ))]

@@ -21,6 +21,7 @@ use crate::{
             json::Json,
             paired_server::{OwnedServer, WatchedServer},
             query::Query,
+            route_facts,
         },
     },
     db::chat_lines,
@@ -95,7 +96,7 @@ struct ChatLineSchema {
 }
 
 /// The last lines of the team's chat, newest first: at most 1000 of 90 days.
-#[utoipa::path(get, path = "/paired-servers/{id}/chat", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/chat", tag = "paired servers",
     params(("id" = String, Path), ChatQuery), responses(
     (status = 200, body = ChatView),
 ))]
@@ -113,7 +114,7 @@ pub async fn list(
 
 /// Says a line in the team's chat, as the paired player, and waits until the game repeats it, five seconds at most. The
 /// line is kept then.
-#[utoipa::path(post, path = "/paired-servers/{id}/chat", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(post, path = "/paired-servers/{id}/chat", tag = "paired servers",
     params(("id" = String, Path)), request_body = CreateChatLine, responses(
     (status = 201, body = ChatLineSchema, description = "As the team hears it"),
     (status = 403, description = "`owner_only`"),
@@ -129,7 +130,7 @@ pub async fn create(
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    context.limits.rate_limits.take_chat_line(&req, &user.id)?;
+    route_facts::take_limit(&req, &user.id)?;
     let (caller, hub) = (user.id.clone(), context.services.hub.clone());
     let is_first = Rc::new(Cell::new(false));
     let first = is_first.clone();

@@ -102,7 +102,7 @@ impl UpdateChatSettings {
 }
 
 /// The settings for commands in the team's chat.
-#[utoipa::path(get, path = "/paired-servers/{id}/chat-settings", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/chat-settings", tag = "paired servers",
     params(("id" = String, Path)), responses(
     (status = 200, body = TeamChatSettings),
     (status = 403, description = "`owner_only`"),
@@ -116,7 +116,7 @@ pub async fn get(
 }
 
 /// Changes the settings for commands in the team's chat. They count at once.
-#[utoipa::path(patch, path = "/paired-servers/{id}/chat-settings", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(patch, path = "/paired-servers/{id}/chat-settings", tag = "paired servers",
     params(("id" = String, Path)), request_body = UpdateChatSettings, responses(
     (status = 200, body = TeamChatSettings),
     (status = 403, description = "`owner_only`"),

@@ -23,6 +23,7 @@ use crate::{
             json::{Json, OptionalJson},
             paired_server::{OwnedServer, PermittedWrite, ServerPart, WatchedServer},
             query::Query,
+            route_facts,
         },
         server::{
             device_commands::{chat_word, check_free},
@@ -160,7 +161,7 @@ fn group(db: &mut Db, server: &ServerId, id: &str) -> Result<DeviceGroup, ApiErr
 }
 
 /// The groups of a server's devices.
-#[utoipa::path(get, path = "/paired-servers/{id}/device-groups", tag = "devices", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/device-groups", tag = "devices",
     params(("id" = String, Path), ListPage), responses(
     (status = 200, body = GroupList),
 ))]
@@ -176,7 +177,7 @@ pub async fn list(
 }
 
 /// Adds a group of devices.
-#[utoipa::path(post, path = "/paired-servers/{id}/device-groups", tag = "devices", security(("session" = [])),
+#[utoipa::path(post, path = "/paired-servers/{id}/device-groups", tag = "devices",
     params(("id" = String, Path)), request_body = CreateDeviceGroup, responses(
     (status = 201, body = GroupView),
     (status = 403, description = "`owner_only`"),
@@ -211,7 +212,7 @@ fn report(hub: &Addr<Hub>, server: ServerId) {
 
 /// Changes a group of devices.
 #[utoipa::path(patch, path = "/paired-servers/{id}/device-groups/{groupId}", tag = "devices",
-    security(("session" = [])), params(("id" = String, Path), ("groupId" = String, Path)), request_body = UpdateDeviceGroup,
+    params(("id" = String, Path), ("groupId" = String, Path)), request_body = UpdateDeviceGroup,
     responses(
     (status = 200, body = GroupView),
     (status = 403, description = "`owner_only`"),
@@ -243,7 +244,7 @@ pub async fn update(
 
 /// Deletes a group; its devices stay.
 #[utoipa::path(delete, path = "/paired-servers/{id}/device-groups/{groupId}", tag = "devices",
-    security(("session" = [])), params(("id" = String, Path), ("groupId" = String, Path)), responses(
+    params(("id" = String, Path), ("groupId" = String, Path)), responses(
     (status = 200, body = Done),
     (status = 403, description = "`owner_only`"),
 ))]
@@ -255,7 +256,7 @@ pub async fn delete(server: OwnedServer, ServerPart(id): ServerPart) -> Result<H
 /// Switches all devices of a group, to the wanted state or to the opposite of the first one's, and says what became of
 /// each: five seconds at most.
 #[utoipa::path(post, path = "/paired-servers/{id}/device-groups/{groupId}/toggle", tag = "devices",
-    security(("session" = [])), params(("id" = String, Path), ("groupId" = String, Path)),
+    params(("id" = String, Path), ("groupId" = String, Path)),
     request_body = Option<ToggleRequest>, responses(
     (status = 200, body = GroupToggled),
     (status = 403, description = "`owner_only`"),
@@ -269,7 +270,7 @@ pub async fn toggle(
 ) -> Result<HttpResponse, ApiError> {
     let stored = server.clone();
     let group = context.pool.read(move |db| Ok(group(db, &stored, &id))).await??;
-    context.limits.rate_limits.take_toggles(&req, &user.id, u32::try_from(group.devices.len()).unwrap_or(u32::MAX))?;
+    route_facts::take_limits(&req, &user.id, u32::try_from(group.devices.len()).unwrap_or(u32::MAX))?;
     let first = match (value, group.devices.first()) {
         (None, Some(first)) => {
             let known = devices::reports(&context, &server).await?;

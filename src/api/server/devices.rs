@@ -22,6 +22,7 @@ use crate::{
             json::{Json, OptionalJson},
             paired_server::{OwnedServer, PermittedWrite, ServerPart, WatchedServer},
             query::Query,
+            route_facts,
         },
         rate_limits::too_many_toggles,
         server::device_commands::{chat_word, check_free},
@@ -253,7 +254,7 @@ pub async fn reports(context: &ApiContext, server: &ServerId) -> Result<HashMap<
 }
 
 /// The devices of a server this user may watch.
-#[utoipa::path(get, path = "/paired-servers/{id}/devices", tag = "devices", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/devices", tag = "devices",
     params(("id" = String, Path), ListPage), responses(
     (status = 200, body = DeviceList),
 ))]
@@ -277,7 +278,7 @@ pub async fn list(
 }
 
 /// Edits the owner's values of a device.
-#[utoipa::path(patch, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
+#[utoipa::path(patch, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices",
     params(("id" = String, Path), ("deviceId" = String, Path)), request_body = UpdateDevice, responses(
     (status = 200, body = DeviceView),
     (status = 403, description = "`owner_only`"),
@@ -318,7 +319,7 @@ pub async fn update(
 /// Toggles a smart switch, and waits until the game shows the wanted state, five seconds at most: a game server that says
 /// yes and then does not show it is answered with `game_server_timeout`. Toggles of one switch are carried out one after the other; those that want the same value and follow each other are one.
 #[utoipa::path(post, path = "/paired-servers/{id}/devices/{deviceId}/toggle", tag = "devices",
-    security(("session" = [])), params(("id" = String, Path), ("deviceId" = String, Path)),
+    params(("id" = String, Path), ("deviceId" = String, Path)),
     request_body = Option<ToggleRequest>, responses(
     (status = 200, body = Toggled),
     (status = 403, description = "`owner_only`"),
@@ -333,7 +334,7 @@ pub async fn toggle(
     req: HttpRequest,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    context.limits.rate_limits.take_toggle(&req, &user.id)?;
+    route_facts::take_limit(&req, &user.id)?;
     let stored = (server.clone(), device_id.clone());
     let stored = context.pool.read(move |db| smart_devices::get(db, &stored.0, &stored.1)).await?;
     if !matches!(stored.kind, DeviceKind::Switch | DeviceKind::Unknown) {
@@ -355,7 +356,7 @@ pub async fn toggle(
 }
 
 /// Adds a device or a camera by hand, or replaces the given values of a known one.
-#[utoipa::path(post, path = "/paired-servers/{id}/devices", tag = "devices", security(("session" = [])),
+#[utoipa::path(post, path = "/paired-servers/{id}/devices", tag = "devices",
     params(("id" = String, Path)), request_body = CreateDevice, responses(
     (status = 201, body = DeviceView),
     (status = 200, body = DeviceView, description = "Known before; the given values were replaced"),
@@ -387,7 +388,7 @@ pub async fn create(
 }
 
 /// Deletes a device.
-#[utoipa::path(delete, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices", security(("session" = [])),
+#[utoipa::path(delete, path = "/paired-servers/{id}/devices/{deviceId}", tag = "devices",
     params(("id" = String, Path), ("deviceId" = String, Path)), responses(
     (status = 200, body = Done),
     (status = 403, description = "`owner_only`"),

@@ -12,7 +12,9 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
-        answer::error::ApiError, context::ApiContext, extract::paired_server::OwnedServer,
+        answer::error::ApiError,
+        context::ApiContext,
+        extract::{paired_server::OwnedServer, route_facts},
         server::alarm_deliveries::SpokenView,
     },
     db::{
@@ -91,7 +93,7 @@ struct DrilledChannel {
 }
 
 /// Sends a test alarm through every step that a real one passes, marked as a drill.
-#[utoipa::path(post, path = "/paired-servers/{id}/drill", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(post, path = "/paired-servers/{id}/drill", tag = "paired servers",
     params(("id" = String, Path)), responses(
     (status = 200, body = DrillReport),
     (status = 403, description = "`owner_only`"),
@@ -101,7 +103,7 @@ pub async fn create_drill(
     context: web::Data<ApiContext>,
     req: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    context.limits.rate_limits.take_drill(&req, &server.user.id)?;
+    route_facts::take_limit(&req, &server.user.id)?;
     let (id, user) = (server.id.clone(), server.user.id.clone());
     let drilled = context
         .services

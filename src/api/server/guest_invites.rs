@@ -110,7 +110,7 @@ impl From<SharedServer> for SharedServerView {
 
 /// The servers that others share with this user, and the open invitations of the user's account: the newest 200, without
 /// those that the user refused or whose inviter the user blocks.
-#[utoipa::path(get, path = "/guest-invites", tag = "guests", security(("session" = [])), params(ListPage), responses(
+#[utoipa::path(get, path = "/guest-invites", tag = "guests", params(ListPage), responses(
     (status = 200, body = SharedServerList),
 ))]
 pub async fn list(
@@ -150,7 +150,7 @@ pub async fn preview(
 
 /// Accepts an invitation: this user is a guest of its server from now on. A user who is a guest already stays one, and
 /// leaves a link to others. An invitation that the user refused before can be accepted all the same.
-#[utoipa::path(post, path = "/guest-invites/accept", tag = "guests", security(("session" = [])),
+#[utoipa::path(post, path = "/guest-invites/accept", tag = "guests",
     request_body = AcceptedInvite, responses(
     (status = 200, body = SharedServerView),
     (status = 404, description = "`unknown_invite`"),
@@ -192,7 +192,7 @@ pub async fn accept(
 
 /// Leaves a server that another user shares with this one, whose watches of it end at once; or refuses the open invitation
 /// to it. A refused invitation is not shown to the user again; the owner of the server still sees it as open.
-#[utoipa::path(delete, path = "/guest-invites/{serverId}", tag = "guests", security(("session" = [])),
+#[utoipa::path(delete, path = "/guest-invites/{serverId}", tag = "guests",
     params(("serverId" = String, Path)), responses(
     (status = 200, body = Done),
 ))]

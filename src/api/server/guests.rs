@@ -135,7 +135,7 @@ impl GuestView {
 }
 
 /// The guests of a server, and for its owner the open invitations.
-#[utoipa::path(get, path = "/paired-servers/{id}/guests", tag = "guests", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/guests", tag = "guests",
     params(("id" = String, Path), ListPage), responses(
     (status = 200, body = GuestList),
 ))]
@@ -156,7 +156,7 @@ pub async fn list(
 
 /// Invites an account, or makes a link for one guest. Either is `invited` until a user accepts it (`POST
 /// /guest-invites/accept`), and an account that does not exist here or refuses looks like one that has not accepted yet.
-#[utoipa::path(post, path = "/paired-servers/{id}/guests", tag = "guests", security(("session" = [])),
+#[utoipa::path(post, path = "/paired-servers/{id}/guests", tag = "guests",
     params(("id" = String, Path)), request_body = CreateGuest, responses(
     (status = 201, body = NewGuestView),
     (status = 403, description = "`owner_only`"),
@@ -199,7 +199,7 @@ pub async fn create(
 }
 
 /// Removes a guest, whose watches end at once, or takes an open invitation back.
-#[utoipa::path(delete, path = "/paired-servers/{id}/guests/{guestId}", tag = "guests", security(("session" = [])),
+#[utoipa::path(delete, path = "/paired-servers/{id}/guests/{guestId}", tag = "guests",
     params(("id" = String, Path), ("guestId" = String, Path)), responses(
     (status = 200, body = Done),
     (status = 403, description = "`owner_only`"),

@@ -111,7 +111,7 @@ async fn known(context: &ApiContext, id: ServerId) -> Result<KnownMap, ApiError>
 }
 
 /// The map of a paired server: size, monuments, and where its picture is. Overlays of the server may read it, too.
-#[utoipa::path(get, path = "/paired-servers/{id}/map", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/map", tag = "paired servers",
     params(("id" = String, Path)), responses(
     (status = 200, body = MapView),
     (status = 404,
@@ -138,7 +138,7 @@ pub async fn get(
 }
 
 /// The picture of a paired server's map, a JPEG. Overlays of the server may read it, too: a page fetches it with its token and shows the bytes.
-#[utoipa::path(get, path = "/paired-servers/{id}/map/image", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}/map/image", tag = "paired servers",
     params(("id" = String, Path), PictureOptions,
         ("if-none-match" = Option<String>, Header, description = "The `ETag` of the picture that the client has")),
     responses(

@@ -169,7 +169,7 @@ impl PairedServerView {
 
 /// The servers this user may watch: their own, then those shared with them, each oldest first. A token of one server lists
 /// only that.
-#[utoipa::path(get, path = "/paired-servers", tag = "paired servers", security(("session" = [])), params(ListPage), responses(
+#[utoipa::path(get, path = "/paired-servers", tag = "paired servers", params(ListPage), responses(
     (status = 200, body = PairedServerList),
 ))]
 pub async fn list(
@@ -204,7 +204,7 @@ pub(in crate::api) async fn page_of(
 }
 
 /// Pairs a game server by hand. Pairing the same one again replaces its token.
-#[utoipa::path(post, path = "/paired-servers", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(post, path = "/paired-servers", tag = "paired servers",
     request_body = CreatePairedServer, responses(
     (status = 201, body = PairedServerView),
     (status = 200, body = PairedServerView, description = "Paired before; the token was replaced"),
@@ -266,7 +266,7 @@ pub async fn create(
 }
 
 /// One server this user may watch.
-#[utoipa::path(get, path = "/paired-servers/{id}", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(get, path = "/paired-servers/{id}", tag = "paired servers",
     params(("id" = String, Path)), responses(
     (status = 200, body = PairedServerView),
 ))]
@@ -281,7 +281,7 @@ pub async fn get(
 }
 
 /// Deletes the paired server, with everything stored for it.
-#[utoipa::path(delete, path = "/paired-servers/{id}", tag = "paired servers", security(("session" = [])),
+#[utoipa::path(delete, path = "/paired-servers/{id}", tag = "paired servers",
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
     (status = 403, description = "`owner_only`"),
