@@ -21,7 +21,7 @@ pub mod players;
 mod shops;
 mod stored_notes;
 mod team;
-mod team_state;
+mod team_commands;
 
 use std::{rc::Rc, sync::Arc};
 
@@ -30,7 +30,7 @@ use actix::prelude::*;
 pub use self::last_heard::LastHeard;
 use self::{
     camera_watch::CameraWatch, held_link::HeldLink, live_feed::LiveFeed, paired_devices::DeviceWork,
-    team_state::TeamCommands,
+    team_commands::TeamCommands,
 };
 use crate::{
     config::GameLinkPolicy,
@@ -346,7 +346,7 @@ impl Handler<LinkReport> for GameConnection {
                 self.cameras.link_changed();
                 log::info!(server = self.server.as_str(); "connected to the game server");
                 let wanted = self.update(GameUpdate::Connected(info), ctx);
-                self.commands.connected_since = Some(self.context.clock.moment());
+                self.commands.connected(self.context.clock.moment());
                 self.keep_alive(false);
                 wanted
             }

@@ -51,7 +51,7 @@ impl Handler<DeviceToggle> for GameConnection {
 
     fn handle(&mut self, DeviceToggle { device, wish }: DeviceToggle, ctx: &mut Self::Context) -> Self::Result {
         let device: Arc<str> = device.into();
-        if !self.is_turning_back(&device, &wish) {
+        if !self.commands.switch_backs.is_turning(&device, wish.value) {
             self.forget_turn_back(&device, ctx);
         }
         let until = Instant::now() + COMMAND_DEADLINE;

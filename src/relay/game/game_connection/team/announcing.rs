@@ -50,7 +50,7 @@ impl GameConnection {
     /// The switch was turned from the chat, where its answer is said.
     fn was_turned(&self, event: &WorldEvent) -> bool {
         let device = event.data.get("deviceId").and_then(|id| id.as_str());
-        device.is_some_and(|id| self.commands.turned.contains_key(id))
+        device.is_some_and(|id| self.commands.switch_backs.was_turned(id))
     }
 
     /// Says something that no player has asked for, unless they want silence or none is there to read it.

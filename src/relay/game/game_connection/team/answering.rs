@@ -2,7 +2,7 @@
 
 use actix::prelude::*;
 
-use super::super::{GameConnection, team_state::Promotion};
+use super::super::GameConnection;
 use crate::{
     db::{
         engine::{error::DbError, pool::Db},
@@ -137,7 +137,7 @@ impl GameConnection {
     fn promote(&mut self, author: u64, player: u64, texts: &BotMessages, ctx: &mut Context<Self>) {
         let Some(key) = self.commands.key.clone() else { return };
         let now = self.context.clock.moment();
-        if self.commands.promotion.as_ref().is_some_and(|last| now < last.until) {
+        if self.commands.is_promoting(now) {
             return self.say(&texts.say("team.leader.soon", &[]), LineUse::Answer);
         }
         let links = self.context.teams.links_of(&key, key.leader);
@@ -148,7 +148,7 @@ impl GameConnection {
             return self.say(&texts.say(text, &[("name", &name)]), LineUse::Answer);
         };
         let link = willing.link.clone();
-        self.commands.promotion = Some(Promotion::new(player, now));
+        self.commands.promote(player, now);
         self.plan_commands(ctx);
         let asked = crate::relay::game::commands::promote(link, player);
         // The answer is what the team then says; without it, time ends the wait.

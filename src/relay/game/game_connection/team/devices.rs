@@ -11,13 +11,12 @@ use crate::{
     db::switch_backs::SwitchBack,
     domain::{
         chat_answers::BotMessages,
-        device::{Device, DeviceKind, Reachable, TurnBack},
+        device::{Device, DeviceKind, Reachable},
         team_command::{
             device_order::{DeviceOrder, DeviceWish},
-            device_words::{self, OwnWords, SaidTurnBack, SwitchOutcome},
+            device_words::{self, SaidTurnBack, SwitchOutcome},
             reply,
             speaker::LineUse,
-            turn_back::PendingTurnBack,
             vocabulary::DeviceCommand,
         },
         time::Timestamp,
@@ -32,8 +31,6 @@ use crate::{
     },
 };
 
-/// A switch that was turned from the chat is not announced for this time.
-const TURNED_LATELY: TimeDelta = TimeDelta::seconds(30);
 /// Longest wait of an answer until it is stored that a switch turns back.
 const STORED_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -69,12 +66,11 @@ impl GameConnection {
             _ => None,
         };
         let now = self.context.clock.moment();
-        self.commands.turned.retain(|_, at| now - *at < TURNED_LATELY);
+        self.commands.switch_backs.note_turned(switches.iter().map(|(id, _)| id.clone()), now);
         let own = ctx.address();
         let toggles = switches.into_iter().map(|(id, device)| {
             let has_value = device.reachable == Reachable::Ok && wanted.is_some() && device.value == wanted;
             let is_already = has_value && matches!(order.wish, DeviceWish::Set(_));
-            self.commands.turned.insert(id.clone(), now);
             let toggle = DeviceToggle { device: id.to_string(), wish: Wish { value: wanted, by: owner.clone() } };
             let own = own.clone();
             async move {
@@ -121,7 +117,7 @@ impl GameConnection {
             connection.with_texts(ctx, move |connection, texts, _| {
                 let back = lasts.map(|lasts| SaidTurnBack { lasts, is_stored });
                 let said = outcomes.iter().map(|(id, device, outcome)| {
-                    device_words::outcome(texts, device, &connection.words(id), *outcome, back)
+                    device_words::outcome(texts, device, &connection.commands.words(id), *outcome, back)
                 });
                 connection.say_devices(&command, said);
             });
@@ -136,18 +132,14 @@ impl GameConnection {
     fn status(&self, id: &Arc<str>, device: &Device, texts: &BotMessages) -> String {
         let raids = self.feed.live.state().raids.iter().filter(|(_, raid)| *raid.alarm_id == **id && !raid.drill);
         let triggered = raids.map(|(_, raid)| raid.last_at).max();
-        device_words::status(texts, device, &self.words(id), triggered, self.context.clock.now())
-    }
-
-    fn words(&self, id: &Arc<str>) -> OwnWords {
-        self.commands.words.get(id).cloned().unwrap_or_default()
+        device_words::status(texts, device, &self.commands.words(id), triggered, self.context.clock.now())
     }
 
     /// The switch gets this value then, or stays as it is. A newer command takes the place of an older one.
     fn turn_back_at(&mut self, id: &Arc<str>, value: bool, due_at: Option<Timestamp>, ctx: &mut Context<Self>) {
         let Some(due_at) = due_at else { return self.forget_turn_back(id, ctx) };
         let back = SwitchBack { device_id: id.to_string(), value, due_at };
-        self.commands.switch_backs.insert(id.clone(), PendingTurnBack::new(value, due_at));
+        self.commands.switch_backs.set(id.clone(), value, due_at);
         self.show_turn_backs(ctx);
         self.context.write_behind.store(Record::TurnsBack(self.server.clone(), back));
         self.plan_commands(ctx);
@@ -155,7 +147,7 @@ impl GameConnection {
 
     /// A user has given the switch another command, or it has turned back.
     pub(in super::super) fn forget_turn_back(&mut self, id: &Arc<str>, ctx: &mut Context<Self>) {
-        if self.commands.switch_backs.remove(id).is_none() {
+        if !self.commands.switch_backs.remove(id) {
             return;
         }
         self.show_turn_backs(ctx);
@@ -164,31 +156,17 @@ impl GameConnection {
 
     /// Shows on each switch whether it turns back, and when.
     pub(super) fn show_turn_backs(&mut self, ctx: &mut Context<Self>) {
-        let shown =
-            |(id, back): (&Arc<str>, &PendingTurnBack)| (id.clone(), TurnBack { value: back.value, at: back.due_at });
-        let backs = self.commands.switch_backs.iter().map(shown).collect();
-        self.update(GameUpdate::TurnBacks(backs), ctx);
-    }
-
-    /// True if this toggle is the turning back itself.
-    pub(in super::super) fn is_turning_back(&self, id: &Arc<str>, wish: &Wish) -> bool {
-        let back = self.commands.switch_backs.get(id);
-        self.commands.turning_back.contains(id) && back.is_some_and(|back| wish.value == Some(back.value))
+        self.update(GameUpdate::TurnBacks(self.commands.switch_backs.shown()), ctx);
     }
 
     /// Turns back the switches whose time has come.
     pub(super) fn turn_back_due(&mut self, ctx: &mut Context<Self>) {
-        let (now, Some(owner)) = (self.context.clock.now(), self.commands.owner.clone()) else { return };
-        let tried = self.commands.switch_backs.iter_mut();
-        let due = tried.filter_map(|(id, back)| back.begin_try(now).then(|| (id.clone(), back.value)));
-        for (id, value) in due.collect::<Vec<_>>() {
-            let moment = self.context.clock.moment();
-            self.commands.turned.insert(id.clone(), moment);
+        let Some(owner) = self.commands.owner.clone() else { return };
+        for (id, value) in self.commands.switch_backs.begin_due(self.context.clock.moment()) {
             let wish = Wish { value: Some(value), by: owner.clone() };
             let toggled = ctx.address().send(DeviceToggle { device: id.to_string(), wish });
-            self.commands.turning_back.insert(id.clone());
             ctx.spawn(toggled.into_actor(self).map(move |toggled, connection, ctx| {
-                connection.commands.turning_back.remove(&id);
+                connection.commands.switch_backs.end_try(&id);
                 connection.tried_to_turn_back(id, value, toggled.unwrap_or(Err(CommandError::Internal)), ctx);
             }));
         }
@@ -201,13 +179,13 @@ impl GameConnection {
             Err(CommandError::DeviceRemoved | CommandError::UnknownDevice | CommandError::NotASwitch) => {
                 return self.forget_turn_back(&id, ctx);
             }
-            Err(_) if self.commands.switch_backs.get(&id).is_some_and(PendingTurnBack::is_hopeless) => false,
+            Err(_) if self.commands.switch_backs.is_hopeless(&id) => false,
             Err(_) => return self.plan_commands(ctx),
         };
         self.forget_turn_back(&id, ctx);
         self.with_texts(ctx, move |connection, texts, _| {
             if let Some(device) = connection.feed.live.state().devices.get(&id) {
-                let words = connection.words(&id);
+                let words = connection.commands.words(&id);
                 let said = device_words::turned_back(texts, device, &words, value, has_turned);
                 connection.say(&said, LineUse::Reminder);
             }

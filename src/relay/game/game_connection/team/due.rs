@@ -10,7 +10,7 @@ use crate::{
     db::{engine::pool::Db, team_timers},
     domain::{
         chat_answers::BotMessages,
-        team_command::{desk::ChatNotice, durations, reply, speaker::LineUse, turn_back::PendingTurnBack},
+        team_command::{desk::ChatNotice, durations, reply, speaker::LineUse},
         team_timer::{TeamTimer, free_number},
         time::Timestamp,
     },
@@ -36,21 +36,15 @@ impl GameConnection {
     pub(super) fn plan_commands(&mut self, ctx: &mut Context<Self>) {
         let now = self.context.clock.moment();
         let timers = self.feed.live.state().timers.iter().map(|(_, timer)| timer.ends_at);
-        let backs = self.commands.switch_backs.values().map(PendingTurnBack::next_try);
-        let promotion = self.commands.promotion.as_ref().filter(|promotion| !promotion.is_said);
-        let times = timers.chain(backs).map(|at| now.at(at));
-        let due = times.chain(promotion.map(|promotion| promotion.until)).min();
+        let due = self.commands.unplanned(timers, now);
         let Some(due) = due.filter(|_| self.is_ready()) else { return };
-        if self.commands.planned.is_some_and(|(_, planned)| planned <= due) {
-            return;
-        }
         let clock = self.context.clock.clone();
         let reached = async move { clock.reach(due).await };
         let look = ctx.spawn(reached.into_actor(self).map(|(), connection, ctx| {
-            connection.commands.planned = None;
+            connection.commands.reach_plan();
             connection.commands_due(ctx);
         }));
-        if let Some((before, _)) = self.commands.planned.replace((look, due)) {
+        if let Some(before) = self.commands.plan(look, due) {
             ctx.cancel_future(before);
         }
     }
@@ -62,12 +56,7 @@ impl GameConnection {
         }
         self.timers_due(ctx);
         self.turn_back_due(ctx);
-        let now = self.context.clock.moment();
-        if let Some(promotion) = self.commands.promotion.as_mut()
-            && !promotion.is_said
-            && promotion.until <= now
-        {
-            promotion.is_said = true;
+        if self.commands.has_failed_to_promote(self.context.clock.moment()) {
             self.with_texts(ctx, |connection, texts, _| {
                 connection.say(&texts.say("team.leader.failed", &[]), LineUse::Answer);
             });
@@ -78,9 +67,7 @@ impl GameConnection {
     /// The team has another leader, or a leader at all.
     pub(super) fn leader_seen(&mut self, ctx: &mut Context<Self>) {
         let leader = self.feed.live.state().team.leader_id.as_deref().and_then(|id| id.parse::<u64>().ok());
-        let Some(promotion) = self.commands.promotion.as_mut().filter(|promotion| !promotion.is_said) else { return };
-        if leader == Some(promotion.player) {
-            promotion.is_said = true;
+        if self.commands.led_by(leader) {
             let name = self.member_name(leader.unwrap_or_default());
             self.with_texts(ctx, move |connection, texts, _| {
                 connection.say(&texts.say("team.leader.done", &[("name", &name)]), LineUse::Answer);
@@ -158,13 +145,13 @@ impl GameConnection {
     /// Shows what the owner should know: another bot for as long as the prefix is the same, a loop until the silence ends.
     pub(super) fn noticed(&mut self, notice: ChatNotice, ctx: &mut Context<Self>) {
         match notice {
-            ChatNotice::OtherBot => self.commands.has_other_bot = true,
+            ChatNotice::OtherBot => self.commands.note_other_bot(),
             ChatNotice::Loop => {
                 let end = ctx.run_later(NOTICED_FOR, |connection, ctx| {
-                    connection.commands.loop_ends = None;
+                    connection.commands.end_loop();
                     connection.show_notice(ctx);
                 });
-                if let Some(before) = self.commands.loop_ends.replace(end) {
+                if let Some(before) = self.commands.note_loop(end) {
                     ctx.cancel_future(before);
                 }
             }
@@ -174,14 +161,11 @@ impl GameConnection {
 
     /// The prefix is another, which parts us from the other bot.
     pub(super) fn other_bot_gone(&mut self, ctx: &mut Context<Self>) {
-        self.commands.has_other_bot = false;
+        self.commands.part_from_other_bot();
         self.show_notice(ctx);
     }
 
     fn show_notice(&mut self, ctx: &mut Context<Self>) {
-        let commands = &self.commands;
-        let a_loop = commands.loop_ends.is_some().then_some(ChatNotice::Loop);
-        let notice = a_loop.or(commands.has_other_bot.then_some(ChatNotice::OtherBot));
-        self.update(GameUpdate::ChatNotice(notice), ctx);
+        self.update(GameUpdate::ChatNotice(self.commands.notice()), ctx);
     }
 }

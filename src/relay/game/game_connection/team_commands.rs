@@ -1,0 +1,276 @@
+//! The commands of a team's chat at one game connection: the settings and words as they are stored, the lines that wait,
+//! switches that turn back, and what is planned. It changes only itself and returns what follows; the connection says it,
+//! stores it and shows it.
+
+pub mod stored_commands;
+pub mod switch_backs;
+pub mod waiting_lines;
+
+use std::{
+    collections::{HashMap, HashSet},
+    mem::replace,
+    sync::Arc,
+};
+
+use actix::SpawnHandle;
+use chrono::TimeDelta;
+
+use self::{stored_commands::StoredCommands, switch_backs::SwitchBacks, waiting_lines::WaitingLines};
+use crate::{
+    db::smart_devices::SmartDevice,
+    domain::{
+        ids::UserId,
+        team_command::{
+            desk::ChatNotice, device_words::OwnWords, memory::WorldMemory, settings::TeamChatSettings,
+            vocabulary::Vocabulary,
+        },
+        team_timer::TeamTimer,
+        time::{Moment, Timestamp},
+    },
+    relay::shared::teams::TeamKey,
+};
+
+/// The game shows another leader within this time, or did not do it. Until then there is no other change.
+const PROMOTED_WITHIN: TimeDelta = TimeDelta::seconds(10);
+
+/// See the module.
+#[derive(Default)]
+pub struct TeamCommands {
+    pub settings: TeamChatSettings,
+    /// The user who paired the server: switches are turned in this name.
+    pub owner: Option<UserId>,
+    /// SteamID64 of those who may watch.
+    pub users: HashSet<u64>,
+    pub vocabulary: Arc<Vocabulary>,
+    pub memory: WorldMemory,
+    pub switch_backs: SwitchBacks,
+    pub lines: WaitingLines,
+    /// The team as it was last known: what is asked while the link ends is answered there.
+    pub key: Option<TeamKey>,
+    /// SteamID64 of the paired player, as the last link had it.
+    pub player: u64,
+    words: HashMap<Arc<str>, OwnWords>,
+    connected_since: Option<Moment>,
+    /// Everything was asked since the link is up, so that the team is known.
+    is_resynced: bool,
+    /// The stored rows were read once.
+    is_loaded: bool,
+    /// The latest read of it is not answered.
+    is_reading: bool,
+    read: Option<SpawnHandle>,
+    promotion: Option<Promotion>,
+    /// Another bot was noticed under this prefix.
+    has_other_bot: bool,
+    /// The end of the notice of a loop.
+    loop_ends: Option<SpawnHandle>,
+    /// The next look at what is due, and when.
+    planned: Option<(SpawnHandle, Moment)>,
+}
+
+/// Effects of a read of the stored rows.
+pub struct LoadedCommands {
+    /// For the first read alone: later changes are made here and then stored, so that a later read may be older.
+    pub timers: Option<Vec<(String, TeamTimer)>>,
+    pub has_other_prefix: bool,
+}
+
+/// A change of the leader that was asked for.
+struct Promotion {
+    player: u64,
+    until: Moment,
+    is_said: bool,
+}
+
+impl TeamCommands {
+    /// True before the first read of the stored rows has ended.
+    pub fn is_new(&self) -> bool {
+        !self.is_loaded
+    }
+
+    /// A read of the stored rows begins. An answer to the earlier one, which is returned, may come later.
+    pub fn begin_read(&mut self, read: SpawnHandle) -> Option<SpawnHandle> {
+        self.is_reading = true;
+        self.read.replace(read)
+    }
+
+    /// Takes what is stored. `wiped_at`: what was seen before is of another world.
+    pub fn load(&mut self, stored: StoredCommands, wiped_at: Option<Timestamp>) -> LoadedCommands {
+        let commands = stored.device_commands();
+        let StoredCommands { settings, owner, accounts, devices, timers, switch_backs, travels, .. } = stored;
+        let has_other_prefix = self.is_loaded && self.settings.prefix != settings.prefix;
+        self.vocabulary = Vocabulary::new(&settings, commands).into();
+        self.settings = settings;
+        self.owner = owner;
+        self.users = accounts.iter().filter_map(|account| account.parse().ok()).collect();
+        self.memory.retain(|id| devices.iter().any(|device| device.device_id == **id));
+        let words = |device: SmartDevice| {
+            let SmartDevice { device_id, custom_command: command, on_message: on, off_message: off, .. } = device;
+            (Arc::from(device_id), OwnWords { command, on, off })
+        };
+        self.words = devices.into_iter().map(words).collect();
+        if replace(&mut self.is_loaded, true) {
+            return LoadedCommands { timers: None, has_other_prefix };
+        }
+        self.memory.recall(&travels, wiped_at);
+        self.switch_backs.load(switch_backs);
+        LoadedCommands { timers: Some(timers), has_other_prefix }
+    }
+
+    /// The read is over and its effects are carried out: lines that wait are read by the new words.
+    pub fn end_read(&mut self) {
+        self.is_reading = false;
+    }
+
+    /// The link is up.
+    pub fn connected(&mut self, now: Moment) {
+        self.connected_since = Some(now);
+    }
+
+    /// Since when the link is up.
+    pub fn connected_since(&self) -> Option<Moment> {
+        self.connected_since
+    }
+
+    /// Everything was asked once: the team is known, if there is one.
+    pub fn resynced(&mut self) {
+        self.is_resynced = true;
+    }
+
+    /// The link is gone.
+    pub fn link_down(&mut self) {
+        self.is_resynced = false;
+        self.connected_since = None;
+        self.lines.drop_echoes();
+    }
+
+    /// True if the team and the commands are known.
+    pub fn is_known(&self) -> bool {
+        self.is_resynced && self.is_loaded
+    }
+
+    /// True while newer words may be on their way.
+    pub fn is_reading(&self) -> bool {
+        self.is_reading
+    }
+
+    /// The owner's words for this device.
+    pub fn words(&self, id: &Arc<str>) -> OwnWords {
+        self.words.get(id).cloned().unwrap_or_default()
+    }
+
+    /// True while the game may still show another leader.
+    pub fn is_promoting(&self, now: Moment) -> bool {
+        self.promotion.as_ref().is_some_and(|last| now < last.until)
+    }
+
+    /// The game is asked to make this player the leader.
+    pub fn promote(&mut self, player: u64, now: Moment) {
+        self.promotion = Some(Promotion { player, until: now + PROMOTED_WITHIN, is_said: false });
+    }
+
+    /// The team has this leader. True if it is the wanted one, once.
+    pub fn led_by(&mut self, leader: Option<u64>) -> bool {
+        self.end_promotion(|promotion| leader == Some(promotion.player))
+    }
+
+    /// True once, when the time for the wanted leader is over.
+    pub fn has_failed_to_promote(&mut self, now: Moment) -> bool {
+        self.end_promotion(|promotion| promotion.until <= now)
+    }
+
+    fn end_promotion(&mut self, has_ended: impl Fn(&Promotion) -> bool) -> bool {
+        let open = self.promotion.as_mut().filter(|promotion| !promotion.is_said && has_ended(promotion));
+        open.map(|promotion| promotion.is_said = true).is_some()
+    }
+
+    /// The next time at which something is due, unless a look is planned by then. `timers`: the ends of all.
+    pub fn unplanned(&self, timers: impl Iterator<Item = Timestamp>, now: Moment) -> Option<Moment> {
+        let promotion = self.promotion.as_ref().filter(|promotion| !promotion.is_said);
+        let times = timers.chain(self.switch_backs.next_tries()).map(|at| now.at(at));
+        let due = times.chain(promotion.map(|promotion| promotion.until)).min()?;
+        self.planned.is_none_or(|(_, planned)| planned > due).then_some(due)
+    }
+
+    /// A look is planned for then. Returns the one that it replaces.
+    pub fn plan(&mut self, look: SpawnHandle, due: Moment) -> Option<SpawnHandle> {
+        self.planned.replace((look, due)).map(|(before, _)| before)
+    }
+
+    /// The planned look has come.
+    pub fn reach_plan(&mut self) {
+        self.planned = None;
+    }
+
+    /// Another bot answers under this prefix.
+    pub fn note_other_bot(&mut self) {
+        self.has_other_bot = true;
+    }
+
+    /// The prefix is another, which parts us from the other bot.
+    pub fn part_from_other_bot(&mut self) {
+        self.has_other_bot = false;
+    }
+
+    /// A loop was noticed until this ends. Returns the end that it replaces.
+    pub fn note_loop(&mut self, end: SpawnHandle) -> Option<SpawnHandle> {
+        self.loop_ends.replace(end)
+    }
+
+    /// The silence after a loop is over.
+    pub fn end_loop(&mut self) {
+        self.loop_ends = None;
+    }
+
+    /// The notice that the owner sees; a loop comes first.
+    pub fn notice(&self) -> Option<ChatNotice> {
+        let a_loop = self.loop_ends.is_some().then_some(ChatNotice::Loop);
+        a_loop.or(self.has_other_bot.then_some(ChatNotice::OtherBot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)
+    }
+
+    #[test]
+    fn a_promotion_ends_once_by_the_leader_or_by_time() {
+        let mut commands = TeamCommands::default();
+        commands.promote(7, at(0).into());
+        assert!(commands.is_promoting(at(9).into()) && !commands.is_promoting(at(10).into()));
+        assert!(!commands.led_by(Some(8)) && !commands.has_failed_to_promote(at(9).into()));
+        assert!(commands.led_by(Some(7)));
+        assert!(!commands.led_by(Some(7)) && !commands.has_failed_to_promote(at(10).into()));
+        commands.promote(7, at(20).into());
+        assert!(commands.has_failed_to_promote(at(30).into()) && !commands.led_by(Some(7)));
+    }
+
+    #[test]
+    fn the_first_of_timers_switches_and_promotion_is_due() {
+        let mut commands = TeamCommands::default();
+        let due = |commands: &TeamCommands, timers: &[i64]| {
+            commands.unplanned(timers.iter().copied().map(at), at(0).into()).map(|due| due.stamp)
+        };
+        assert_eq!(due(&commands, &[]), None);
+        assert_eq!(due(&commands, &[50, 40]), Some(at(40)));
+        commands.switch_backs.set("9".into(), true, at(30));
+        assert_eq!(due(&commands, &[40]), Some(at(30)));
+        commands.promote(7, at(0).into());
+        assert_eq!(due(&commands, &[40]), Some(at(10)));
+        assert!(commands.led_by(Some(7)));
+        assert_eq!(due(&commands, &[40]), Some(at(30)), "it has ended");
+    }
+
+    #[test]
+    fn an_other_bot_is_shown_until_the_prefix_changes() {
+        let mut commands = TeamCommands::default();
+        assert_eq!(commands.notice(), None);
+        commands.note_other_bot();
+        assert_eq!(commands.notice(), Some(ChatNotice::OtherBot));
+        commands.part_from_other_bot();
+        assert_eq!(commands.notice(), None);
+    }
+}
