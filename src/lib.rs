@@ -81,7 +81,7 @@
 //! read ([`domain::tier`]).
 //!
 //! # The path of content
-//! What players read and admins write (stores, wiki pages, names and icons of items) ships with the service, in
+//! Content that players read and admins write (stores, wiki pages, names and icons of items) ships with the service, in
 //! `domain/data`: a row exists only once an admin changed it. A store or page is read from the database each time, so a
 //! change is seen at once ([`api::content::stores`], [`api::content::wiki`]); the catalogue of items is in memory,
 //! because names are wanted whenever the live state is written ([`domain::items`]): [`catalogue`] keeps it up to date
@@ -127,7 +127,7 @@
 //! snapshot. A subscription closes its sockets, whose clients come back. Without the hub or the push worker the process
 //! ends.
 //!
-//! # What only simulations use
+//! # Parts that only simulations use
 //! `tests/simulation` runs all of this on virtual time, with a network, a disk and chance of its own:
 //! [`crypto::random::Random::seeded`], [`clock::Clock::simulated`], [`net::Network::simulated`],
 //! [`clients::channels::ChannelClient::simulated`], [`db::journal::Journal::open_simulated`],

@@ -49,7 +49,7 @@ use secrecy::SecretString;
 #[derive(Parser)]
 #[command(version = VERSION_AND_COMMIT, arg_required_else_help = true)]
 struct Cli {
-    /// How the log is written: for people, or one JSON object for each line
+    /// Form of the log: for people, or one JSON object for each line
     #[arg(long, env, global = true, default_value = "text", value_name = "text|json")]
     log_format: String,
     #[command(subcommand)]

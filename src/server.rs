@@ -223,7 +223,7 @@ impl Server {
         registrar.inspect(|registrar| registrar.abort());
         stopping.end_sessions().await;
         tokio::join!(relay_handle.stop(true), api_handle.stop(true));
-        stopping.keep_all().await;
+        stopping.flush().await;
         upkeep.abort();
         match last_run::note_end(&data_dir) {
             Ok(()) => {}

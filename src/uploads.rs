@@ -81,7 +81,7 @@ impl ImageStore {
         Self::fault_of(self.directory.as_ref()?)
     }
 
-    /// The same for a directory of the settings.
+    /// As `fault`, for a directory of the settings. Blocks.
     pub fn fault_of(directory: &std::path::Path) -> Option<String> {
         is_writable(&directory.join(PREFIX)).err()
     }

@@ -16,7 +16,7 @@ pub struct IdentitySettings {
     /// OpenID 2.0 endpoint of the identity provider
     #[arg(long, env, default_value = "https://steamcommunity.com/openid/login")]
     pub identity_login_url: String,
-    /// What is before the account id in a claimed identifier
+    /// Beginning of a claimed identifier, before the account id
     #[arg(long, env, default_value = "https://steamcommunity.com/openid/id/")]
     pub identity_claimed_id_prefix: String,
     /// Base URL of the identity provider's Web API

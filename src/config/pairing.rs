@@ -5,7 +5,7 @@ use crate::config::check::Check;
 /// Pairing codes, as given.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PairingSettings {
-    /// What is before the hyphen of a pairing code
+    /// Beginning of a pairing code, before the hyphen
     #[arg(long, env, default_value = "LINK")]
     pub pairing_code_prefix: String,
 }

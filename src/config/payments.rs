@@ -30,19 +30,19 @@ pub struct PaymentSettings {
     /// The provider's price of the tier SCOUT; after it, separated by commas, former ones that subscriptions still have
     #[arg(long, env)]
     pub payment_price_scout: Option<String>,
-    /// The same of the tier OPERATOR
+    /// The provider's price of the tier OPERATOR, with former ones likewise
     #[arg(long, env)]
     pub payment_price_operator: Option<String>,
-    /// The same of the tier OVERLORD
+    /// The provider's price of the tier OVERLORD, with former ones likewise
     #[arg(long, env)]
     pub payment_price_overlord: Option<String>,
     /// The provider's yearly price of the tier SCOUT, with former ones likewise; without one it is not sold by the year
     #[arg(long, env)]
     pub payment_price_scout_yearly: Option<String>,
-    /// The same of the tier OPERATOR
+    /// The provider's yearly price of the tier OPERATOR, likewise
     #[arg(long, env)]
     pub payment_price_operator_yearly: Option<String>,
-    /// The same of the tier OVERLORD
+    /// The provider's yearly price of the tier OVERLORD, likewise
     #[arg(long, env)]
     pub payment_price_overlord_yearly: Option<String>,
     /// Base URL of the payment provider's API

@@ -141,7 +141,7 @@ fn usable_states() -> [&'static str; 2] {
     [ChannelState::Active.word(), ChannelState::Failing.word()]
 }
 
-/// Those of these channels that can be tried, each with its kind.
+/// The channels among these that can be tried, each with its kind.
 pub fn usable(channels: &[StoredChannel]) -> Result<Vec<(ChannelId, ChannelKind)>, DbError> {
     let usable = channels.iter().filter(|channel| usable_states().contains(&channel.state.as_str()));
     usable.map(|channel| Ok((channel.id(), channel.kind()?))).collect()

@@ -50,7 +50,7 @@ pub fn link(db: &mut Db, user: &UserId, account: &ChatUserId, now: Timestamp) ->
     Ok(())
 }
 
-/// Whose account this is.
+/// The user whose account this is.
 pub fn user_of(db: &mut Db, account: &ChatUserId) -> Result<Option<UserId>, DbError> {
     let user = chat_links::table.filter(chat_links::chat_user_id.eq(account.as_str())).select(chat_links::user_id);
     Ok(user.first::<String>(db).optional()?.map(UserId::from))

@@ -1,4 +1,4 @@
-//! What decides which channels of the users of notices are tried, and when: their rules and channels, in batches.
+//! Rules and channels of the users of notices, in batches: they decide which channels are tried, and when.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,7 +19,7 @@ pub(in crate::db) struct NoticeRules {
 }
 
 impl NoticeRules {
-    /// Those of these users for these servers.
+    /// The rules of these users for these servers.
     pub(in crate::db) fn read(
         db: &mut Db,
         servers: &BTreeSet<String>,

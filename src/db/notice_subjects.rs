@@ -112,7 +112,7 @@ impl NoticeRow {
 /// The raids of notices.
 struct NoticedRaids {
     incidents: HashMap<String, StoredIncident>,
-    /// Those that are over for the user.
+    /// Raids that are over for the user.
     over: HashSet<NoticeKey>,
 }
 
@@ -130,7 +130,7 @@ impl NoticedRaids {
     }
 }
 
-/// Those of these raids, which are quiet since their times, of which the users' rules make no further step.
+/// The raids among these, which are quiet since their times, of which the users' rules make no further step.
 fn over(db: &mut Db, quiet: &[(&NoticeRow, Timestamp)], now: Timestamp) -> Result<HashSet<NoticeKey>, DbError> {
     if quiet.is_empty() {
         return Ok(HashSet::new());

@@ -55,7 +55,7 @@ use crate::db::{
 
 /// Keys whose rows are read at once: all rows of a key are few.
 const KEYS: i64 = 200;
-/// The same where a key has hundreds of rows.
+/// Keys whose rows are read at once where a key has hundreds.
 const KEYS_OF_MANY: i64 = 10;
 
 /// One for each table.

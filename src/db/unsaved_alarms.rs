@@ -33,8 +33,8 @@ impl UnsavedAlarms {
         let _ = self.ending.subscribe().wait_for(|ending| *ending).await;
     }
 
-    /// Waits until all is kept: `patience` for the database, then `deadline` for the journal. False if something is not.
-    pub async fn keep_all(&self, patience: Duration, deadline: Duration) -> bool {
+    /// Waits until all is saved: `patience` for the database, then `deadline` for the journal. False if something is not.
+    pub async fn flush(&self, patience: Duration, deadline: Duration) -> bool {
         let mut count = self.count.subscribe();
         if timeout(patience, count.wait_for(|count| *count == 0)).await.is_ok() {
             return true;

@@ -110,7 +110,7 @@ impl AlarmNotice {
             text.push_str("\nThe game sent it long before it reached us.");
         }
         if self.event == NoticeEvent::Repeated {
-            text.push_str("\nNobody has acknowledged it on your account.");
+            text.push_str("\nNo one has acknowledged it on your account.");
         }
         text
     }
@@ -154,7 +154,7 @@ pub mod tests {
         assert_eq!(opened.text(), "Demo Island\nIt went off 3 times since 22:13:20 UTC.");
         let drill = AlarmNotice { drill: true, count: 1, grid: String::new(), ..notice(NoticeEvent::Repeated) };
         assert_eq!(drill.title(), "DRILL Front @everyone door");
-        let text = "Demo Island\nIt went off at 22:13:20 UTC.\nNobody has acknowledged it on your account.";
+        let text = "Demo Island\nIt went off at 22:13:20 UTC.\nNo one has acknowledged it on your account.";
         assert_eq!(drill.text(), text);
         let event = AlarmNotice { alarm_name: "Nox died".to_owned(), count: 1, ..notice(NoticeEvent::Event) };
         assert_eq!((&*event.title(), &*event.text()), ("Nox died", "Demo Island\nH12, at 22:13:20 UTC."));

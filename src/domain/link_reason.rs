@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkReason {
-    NobodyWatches,
+    Unwatched,
     /// The name of the game server has no address.
     NotFound,
     /// The name has an address in a network that is not ours to enter.
@@ -55,7 +55,7 @@ impl LinkReason {
     /// The words that users are shown.
     pub fn text(self) -> &'static str {
         match self {
-            Self::NobodyWatches => "no one is watching",
+            Self::Unwatched => "no one is watching",
             Self::NotFound => "the address of the game server cannot be found",
             Self::NotPublic => "the address of the game server is not a public one",
             Self::NoConnection => "the game server cannot be reached: it may be down or restarting",

@@ -27,7 +27,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// After this many requests the keys with a full budget are removed: it bounds how many there are between two sweeps.
 const FORGET_AFTER: usize = 100_000;
 
-/// Whose requests are counted together.
+/// The owner of a budget: requests of one are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitKey {
     /// A client address; an IPv6 /64 is one.

@@ -39,7 +39,7 @@ pub(super) async fn until_answered<T: Send + 'static>(
         };
         let pause = backoff.after(Duration::ZERO, Duration::ZERO, random.byte());
         let text = engine::with_advice(&error);
-        // The same words once a minute.
+        // Equal words once a minute.
         let is_known = |(at, known): &(Instant, String)| at.elapsed() < SAID_EVERY && *known == text;
         if !last_line.as_ref().is_some_and(is_known) {
             log::warn!("the service waits for its database, and asks it again until it answers: {text}");

@@ -44,7 +44,7 @@ impl Stopping {
         log::info!(sockets = self.health.active.load(Ordering::Relaxed); "stopping");
         // While there are sockets to hear of them.
         let unsaved_alarms = &self.kept.journal.unsaved_alarms;
-        unsaved_alarms.keep_all(Duration::ZERO, KEPT_WITHIN).await;
+        unsaved_alarms.flush(Duration::ZERO, KEPT_WITHIN).await;
         unsaved_alarms.deliver_all(TAKEN_WITHIN).await;
         if timeout(self.drain + GOODBYES, self.hub.send(Drain { over: self.drain })).await.is_err() {
             log::warn!("some sockets were not closed in time");
@@ -65,17 +65,17 @@ impl Stopping {
             log::warn!("the tracking worker had stopped before");
         }
         // Before the game connections end: an alarm that waits to be stored would end with them.
-        unsaved_alarms.keep_all(STORED_WITHIN, KEPT_WITHIN).await;
+        unsaved_alarms.flush(STORED_WITHIN, KEPT_WITHIN).await;
         if timeout(KEPT_WITHIN, self.hub.send(EndLinks)).await.is_err() {
             log::warn!("some game links did not end in time");
         }
     }
 
     /// Waits until everything is stored that came before.
-    pub async fn keep_all(&self) {
+    pub async fn flush(&self) {
         let RelayContext { journal, write_behind, .. } = &*self.kept;
         if let (false, _) =
-            tokio::join!(journal.unsaved_alarms.keep_all(STORED_WITHIN, KEPT_WITHIN), write_behind.flush(KEPT_WITHIN))
+            tokio::join!(journal.unsaved_alarms.flush(STORED_WITHIN, KEPT_WITHIN), write_behind.flush(KEPT_WITHIN))
         {
             log::error!("neither the database nor the journal took the last alarms");
         }

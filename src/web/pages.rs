@@ -28,7 +28,7 @@ pub enum PageName {
     Overlay,
     /// For browsers that are not signed in.
     Landing,
-    /// The same, for a user who did not sign in after all.
+    /// As `Landing`, for a user who did not sign in after all.
     Cancelled,
 }
 

@@ -41,7 +41,7 @@ const HANGS: Duration = Duration::from_secs(9);
 #[derive(Default)]
 struct Seen {
     attempts: HashMap<String, usize>,
-    /// Those that were answered with success.
+    /// Attempts that were answered with success.
     taken: HashSet<String>,
     hung: bool,
 }

@@ -149,7 +149,7 @@ impl Walk {
             broken.extend(charged.map(|charge| format!("{user} was charged {}", charge["id"])));
         }
         if let Some(first) = broken.first() {
-            self.broke("nobody_is_charged_after_erasure", format!("{first} ({} charges)", broken.len()));
+            self.broke("no_one_is_charged_after_erasure", format!("{first} ({} charges)", broken.len()));
         }
     }
 }

@@ -43,7 +43,7 @@ impl Walk {
             let running: Vec<&str> = running.iter().filter_map(|one| one["id"].as_str()).collect();
             if running.len() > 1 {
                 let name = self.persons[person].name;
-                self.broke("nobody_has_two", format!("{name} has {running:?}"));
+                self.broke("no_one_has_two", format!("{name} has {running:?}"));
             }
         }
     }

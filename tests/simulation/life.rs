@@ -405,9 +405,9 @@ async fn end(stopping: Stopping) {
         return;
     }
     stopping.end_sessions().await;
-    stopping.keep_all().await;
+    stopping.flush().await;
     let took = began.elapsed();
-    let kept = stopping.kept.journal.unsaved_alarms.keep_all(Duration::ZERO, Duration::ZERO).await;
+    let kept = stopping.kept.journal.unsaved_alarms.flush(Duration::ZERO, Duration::ZERO).await;
     if !kept && world.journal_fate.get() == JournalFate::Run {
         world.judge.borrow_mut().broken("ends-gracefully", "something is kept nowhere".to_owned());
     }

@@ -39,7 +39,7 @@ pub struct Records {
     said: BTreeMap<String, SaidLine>,
     /// Words of pushes that are no alarm, whose they are, and whether they are of a paired server.
     pub notices: BTreeMap<String, (usize, bool)>,
-    /// Whose may be gone.
+    /// Users whose notices may be gone.
     erased: BTreeSet<usize>,
 }
 

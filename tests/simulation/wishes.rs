@@ -29,7 +29,7 @@ pub struct Wishes {
     /// By request: the game and the value that its gate is to have.
     wanted: BTreeMap<String, (usize, bool)>,
     fulfilled: BTreeSet<String>,
-    /// Whose notes may be gone.
+    /// Users whose notes may be gone.
     erased: BTreeSet<usize>,
 }
 

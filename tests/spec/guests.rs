@@ -241,7 +241,7 @@ on_each_database!(an_account_that_exists_looks_like_one_that_does_not_whatever_i
 });
 
 #[actix_web::test]
-async fn invitations_that_others_make_take_nobodys_places() {
+async fn invitations_that_others_make_take_none_of_a_users_places() {
     let app = TestApp::start().await;
     let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
     let mut servers = Vec::new();

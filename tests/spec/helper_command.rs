@@ -182,7 +182,7 @@ async fn a_refusal_says_what_to_do_and_ends_with_its_code() {
 async fn a_renewal_that_finds_no_network_is_tried_again_and_the_registration_stays_known() {
     let (test, mut alice, directory) = beside().await;
     let code = code(&mut alice).await;
-    // So short that it is due at once.
+    // A time so short that it is due at once.
     test.set_faults(|faults| faults.token_seconds = Some(3 * 24 * 60 * 60));
     let command = helper(&test, directory.path(), &["--code", &code, "--no-browser", "--once"]);
     let (status, shown) = signed_in(command, ALICE, false).await;

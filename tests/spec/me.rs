@@ -406,7 +406,7 @@ async fn until_a_caller_waits(db: &mut PgConnection) {
 
 /// SQLite has one writer.
 #[actix_web::test]
-async fn a_change_that_meets_an_erasure_is_nobodys() {
+async fn a_change_that_meets_an_erasure_is_of_no_user() {
     let Some(database) = Postgres::create() else { return };
     let app = TestApp::start_on(database.url(), &[]).await;
     let mut alice = app.signed_in(ALICE).await;

@@ -35,7 +35,7 @@ struct DeletedServers {
 /// A server as the audit log shows it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ToldServer<'a> {
+struct AuditedServer<'a> {
     id: &'a str,
     owner_id: &'a str,
     name: &'a str,
@@ -45,7 +45,7 @@ struct ToldServer<'a> {
     created_at: Timestamp,
 }
 
-impl<'a> From<&'a PairedServer> for ToldServer<'a> {
+impl<'a> From<&'a PairedServer> for AuditedServer<'a> {
     fn from(server: &'a PairedServer) -> Self {
         Self {
             id: server.id.as_str(),
@@ -84,7 +84,7 @@ pub async fn delete(
         if !paired_servers::delete(db, &server.owner_id, &id)? {
             return Err(ApiError::NotFound);
         }
-        let before = serde_json::to_value(ToldServer::from(&server)).unwrap_or_default();
+        let before = serde_json::to_value(AuditedServer::from(&server)).unwrap_or_default();
         Ok(Written::new(server, before, ()))
     };
     let end = end_lives(context.services.hub.clone(), context.services.push.clone());
@@ -111,7 +111,7 @@ pub async fn delete_all(
         for server in &servers {
             paired_servers::delete(db, &user, &server.id)?;
         }
-        let before: Vec<ToldServer<'_>> = servers.iter().map(ToldServer::from).collect();
+        let before: Vec<AuditedServer<'_>> = servers.iter().map(AuditedServer::from).collect();
         let before = serde_json::to_value(before).unwrap_or_default();
         Ok(Written::new(servers, before, [(); 0]))
     };

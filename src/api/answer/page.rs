@@ -21,9 +21,9 @@ static ICON: LazyLock<String> = LazyLock::new(|| {
 
 /// Lets the browser use the one style sheet that is in the page.
 static POLICY: LazyLock<String> = LazyLock::new(|| policy_with("'none'", "data:"));
-/// The same, for a page with a form that sends to this service.
+/// For a page with a form that sends to this service.
 static FORM_POLICY: LazyLock<String> = LazyLock::new(|| policy_with("'self'", "data:"));
-/// The same, for a page with images of this service.
+/// For a page with images of this service.
 static IMAGE_POLICY: LazyLock<String> = LazyLock::new(|| policy_with("'none'", "'self' data:"));
 
 fn policy_with(form_action: &str, images: &str) -> String {

@@ -21,7 +21,7 @@ use crate::{
 /// Longer than the service is waited for.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Whose names.
+/// The player whose names are asked for.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct AliasQuery {
     /// The player's name in the game, as others see it.

@@ -54,7 +54,7 @@ define_sql_function! {
 }
 
 define_sql_function! {
-    /// The same, for a lock with two numbers.
+    /// As `try_to_share`, for a lock with two numbers.
     #[sql_name = "pg_try_advisory_xact_lock_shared"]
     fn try_to_share_own(class: Integer, connection: Integer) -> Bool;
 }

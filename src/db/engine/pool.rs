@@ -154,7 +154,7 @@ impl Pool {
         }
     }
 
-    /// The same, which changes nothing unless this process has its lock.
+    /// This pool, which changes nothing unless this process has its lock.
     pub fn held_by(mut self, hold: Option<LockHold>) -> Self {
         self.keeper.hold = hold;
         self

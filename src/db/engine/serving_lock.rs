@@ -444,7 +444,7 @@ mod tests {
         let Some(postgres) = Postgres::create() else { return };
         let (url, clock) = (url(&postgres), Clock::system());
         let ask = || ServingLock::ask(&url, &clock);
-        // It has let go of the lock, and not of its own yet.
+        // This one has let go of the lock, and not of its own yet.
         let mut ending = engine::open_postgres(&url).unwrap();
         let hold = LockHold::new(&Random::seeded(1));
         hold.is_taken_on(&mut ending).unwrap();

@@ -12,7 +12,7 @@ use crate::db::{
 
 /// Tables without an owner: of the service, of game servers, of the game. A table that is not here is filled for a
 /// user, and nothing of that may be left.
-const NOBODYS: [&str; 26] = [
+const OF_NO_USER: [&str; 26] = [
     "__diesel_schema_migrations",
     "alias_answers",
     "audit_head",
@@ -113,7 +113,7 @@ fn value(table: &str, column: &str, data_type: &str, who: &str, number: i64, pos
         ("audit", "payload") => "'{\"before\":null}'".to_owned(),
         ("timeline", "data") => format!("'{{\"by\":\"{who}\"}}'"),
         ("wiki_pages" | "wiki_versions", "slug") => text(format!("slug-{number}")),
-        _ if data_type == "text" && (CONTENT.contains(&table) || NOBODYS.contains(&table)) => {
+        _ if data_type == "text" && (CONTENT.contains(&table) || OF_NO_USER.contains(&table)) => {
             text(format!("x-{number}-{column}"))
         }
         _ if data_type == "text" => text(format!("{who}-{column}")),
@@ -145,7 +145,8 @@ fn is_postgres(pool: &Pool) -> bool {
 /// One row of this user in every table.
 fn fill(pool: &Pool, tables: &BTreeMap<String, Vec<(String, String)>>, who: &str, number: i64) {
     let postgres = is_postgres(pool);
-    let others = tables.keys().map(String::as_str).filter(|table| !FIRST.contains(table) && !NOBODYS.contains(table));
+    let others =
+        tables.keys().map(String::as_str).filter(|table| !FIRST.contains(table) && !OF_NO_USER.contains(table));
     for table in FIRST.into_iter().chain(others) {
         let columns = &tables[table];
         let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
@@ -280,7 +281,7 @@ fn an_export_has_a_row_of_every_table_and_no_secret() {
         // request that may come again are sealed, and their content is listed elsewhere.
         let exported: BTreeSet<&str> = PERSONAL_DATA.iter().map(|rows| rows.table).collect();
         let withheld = ["chat_link_codes", "idempotency_keys", "store_versions", "wiki_versions"];
-        for table in tables.keys().map(String::as_str).filter(|table| !NOBODYS.contains(table)) {
+        for table in tables.keys().map(String::as_str).filter(|table| !OF_NO_USER.contains(table)) {
             assert!(
                 exported.contains(table) != withheld.contains(&table),
                 "{table} is in the export, or known not to be"

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 
 use crate::domain::{time::Moment, words::words};
 
-/// The same command is answered once in this time, for all who ask.
+/// A command is answered once in this time, for all who ask.
 const SAME: TimeDelta = TimeDelta::seconds(5);
 /// A caller gives one command in this time, and this number in a minute.
 const CALLER_PAUSE: TimeDelta = TimeDelta::seconds(2);

@@ -40,7 +40,7 @@ use crate::{
     },
     relay::{
         alarms::{
-            ledger::{Kept, Ledger},
+            ledger::{Ledger, SavedTo},
             received_at::ReceivedAt,
         },
         shared::context::RelayContext,
@@ -239,7 +239,7 @@ impl AlarmDelivery {
         let write = LedgerWrite { alarms: [(alarm.id.clone(), alarm)].into(), ..Default::default() };
         let incident = update.incident.clone();
         let (kept, news) = self.store(update, write, held, received_at).await;
-        (StoredDrill { incident, is_kept: kept != Kept::Nowhere, answered_by }, news)
+        (StoredDrill { incident, is_kept: kept != SavedTo::Neither, answered_by }, news)
     }
 
     /// Completes when something is due: call [`tick`](Self::tick) then, and this again.
@@ -308,7 +308,7 @@ impl AlarmDelivery {
         mut write: LedgerWrite,
         held: UnsavedGuard,
         received_at: ReceivedAt,
-    ) -> (Kept, IncidentNews) {
+    ) -> (SavedTo, IncidentNews) {
         self.changed.notify_one();
         let AlarmOutcome { incident, opened, changes, .. } = update;
         write.extend(self.facts(changes.iter().map(|change| &change.incident)));

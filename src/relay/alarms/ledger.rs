@@ -42,20 +42,20 @@ const REPEATS_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a write is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum SavedTo {
     Database,
     Journal,
     /// The paired server was deleted, or neither took it.
-    Nowhere,
+    Neither,
 }
 
-impl Kept {
+impl SavedTo {
     /// As the log names it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Database => "database",
             Self::Journal => "journal",
-            Self::Nowhere => "nowhere",
+            Self::Neither => "nowhere",
         }
     }
 }
@@ -113,14 +113,14 @@ impl Ledger {
     }
 
     /// Submits a write, and waits until it is kept, but not for long.
-    pub async fn write(&self, write: LedgerWrite) -> Kept {
+    pub async fn write(&self, write: LedgerWrite) -> SavedTo {
         self.write_alarm(write, ReceivedAt::now()).await
     }
 
     /// [`write`](Self::write) for an alarm that was received then and may have waited already.
-    pub async fn write_alarm(&self, write: LedgerWrite, received_at: ReceivedAt) -> Kept {
+    pub async fn write_alarm(&self, write: LedgerWrite, received_at: ReceivedAt) -> SavedTo {
         if write.is_empty() {
-            return Kept::Database;
+            return SavedTo::Database;
         }
         let shared = self.0.clone();
         let busy_since = shared.queue.borrow().busy_since;
@@ -134,7 +134,7 @@ impl Ledger {
         // A task of its own: the journal gets the alarm also when the game connection ends meanwhile.
         let kept = actix::spawn(shared.kept(number, alarm, until, journaled));
         // No answer: its thread ends.
-        kept.await.unwrap_or(Kept::Nowhere)
+        kept.await.unwrap_or(SavedTo::Neither)
     }
 
     /// Stores how incidents go on, the first time at once and then every second; no one waits for it.
@@ -228,7 +228,7 @@ impl Shared {
         alarm: String,
         until: Instant,
         journaled: oneshot::Receiver<bool>,
-    ) -> Kept {
+    ) -> SavedTo {
         let attempted = select! {
             biased;
             attempted = timeout_at(until, self.attempted(number)) => attempted.ok().flatten(),
@@ -239,7 +239,7 @@ impl Shared {
         }
         self.give_to_journal(number);
         match timeout(STORED_WITHIN, journaled).await {
-            Ok(Ok(true)) => return Kept::Journal,
+            Ok(Ok(true)) => return SavedTo::Journal,
             Ok(_) => {}
             Err(_) => {
                 let server = self.server.as_str();
@@ -247,17 +247,17 @@ impl Shared {
             }
         }
         count_kept_nowhere();
-        Kept::Nowhere
+        SavedTo::Neither
     }
 
     /// Resolves when an attempt to store this write has ended; none if it failed.
-    async fn attempted(&self, number: u64) -> Option<Kept> {
+    async fn attempted(&self, number: u64) -> Option<SavedTo> {
         loop {
             let settled = self.settled.notified();
             {
                 let queue = self.queue.borrow();
                 if queue.stored >= number {
-                    return Some(if queue.deleted { Kept::Nowhere } else { Kept::Database });
+                    return Some(if queue.deleted { SavedTo::Neither } else { SavedTo::Database });
                 }
                 if queue.attempted >= number {
                     return None;

@@ -208,7 +208,7 @@ impl GameConnection {
                     ctx.cancel_future(supervisor);
                     self.held.supervisor = None;
                 }
-                self.disconnected(ConnectionState::Paused, Some(LinkReason::NobodyWatches), None, ctx);
+                self.disconnected(ConnectionState::Paused, Some(LinkReason::Unwatched), None, ctx);
             }
             (true, Some(_)) => {}
         }

@@ -161,7 +161,7 @@ struct Supervisor {
     map_wanted: Notify,
     /// A message could not be read: it may have said that a device changed.
     devices_wanted: Notify,
-    /// The same: it may have been a line of chat.
+    /// A message could not be read: it may have been a line of chat.
     chat_wanted: Notify,
 }
 

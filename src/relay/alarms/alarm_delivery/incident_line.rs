@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{ids::ServerId, incident::AlarmPath, time::Timestamp},
     relay::{
-        alarms::{ledger::Kept, received_at::ReceivedAt},
+        alarms::{ledger::SavedTo, received_at::ReceivedAt},
         wire::receipt::DeliveryCount,
     },
 };
@@ -27,7 +27,7 @@ pub(super) struct IncidentLine {
     received_at: ReceivedAt,
     received: Timestamp,
     /// And milliseconds since it was received.
-    kept: Option<(Kept, u64)>,
+    kept: Option<(SavedTo, u64)>,
     /// When its message was given to the sockets, and those that took it.
     sent: Option<(Instant, Arc<DeliveryCount>)>,
 }
@@ -59,7 +59,7 @@ impl IncidentLine {
     }
 
     /// The alarm is kept now, or is delivered without.
-    pub(super) fn note_kept(&mut self, kept: Kept) {
+    pub(super) fn note_kept(&mut self, kept: SavedTo) {
         self.kept = Some((kept, self.after(Instant::now())));
     }
 

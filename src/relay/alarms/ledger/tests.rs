@@ -83,7 +83,7 @@ impl World {
 #[actix::test]
 async fn what_is_written_is_in_the_database() {
     let world = World::new();
-    assert_eq!(world.ledger.write(incident_write("a", 1)).await, Kept::Database);
+    assert_eq!(world.ledger.write(incident_write("a", 1)).await, SavedTo::Database);
     assert_eq!(world.stored().len(), 1);
     assert_eq!(world.journal(), 0);
 }
@@ -96,7 +96,7 @@ async fn an_alarm_that_has_waited_already_is_not_held_up_again() {
     let began = Instant::now();
     assert_eq!(
         world.ledger.write_alarm(incident_write("a", 1), ReceivedAt(began - STORED_WITHIN)).await,
-        Kept::Journal
+        SavedTo::Journal
     );
     assert!(began.elapsed() < STORED_WITHIN);
     DISK.set(Disk::Works);
@@ -114,11 +114,11 @@ async fn the_journal_has_alarms_in_their_order_whichever_has_waited_longer() {
     let second = world.ledger.write_alarm(incident_write("second", 1), ReceivedAt(now - STORED_WITHIN));
     let (mut first, second) = (pin!(first), pin!(second));
     assert_eq!(futures_util::poll!(first.as_mut()), Poll::Pending);
-    assert_eq!(second.await, Kept::Journal);
+    assert_eq!(second.await, SavedTo::Journal);
     let text = std::fs::read_to_string(world.directory.path().join(JOURNAL)).unwrap();
     let place = |incident: &str| text.find(&format!("{incident:?}"));
     assert!(place("first").is_some() && place("first") < place("second"), "{text}");
-    assert_eq!(first.await, Kept::Journal);
+    assert_eq!(first.await, SavedTo::Journal);
     assert_eq!(world.journal(), text.len() as u64, "each is written once");
     DISK.set(Disk::Works);
     world.ledger.idle().await;
@@ -130,11 +130,11 @@ async fn a_frozen_database_is_waited_for_half_a_second_once_and_the_journal_keep
     let world = World::new();
     DISK.set(Disk::Frozen);
     let began = Instant::now();
-    assert_eq!(world.ledger.write(incident_write("a", 1)).await, Kept::Journal);
+    assert_eq!(world.ledger.write(incident_write("a", 1)).await, SavedTo::Journal);
     assert!(began.elapsed() >= STORED_WITHIN);
     tokio::time::pause();
     let began = Instant::now();
-    assert_eq!(world.ledger.write(incident_write("b", 1)).await, Kept::Journal);
+    assert_eq!(world.ledger.write(incident_write("b", 1)).await, SavedTo::Journal);
     assert!(began.elapsed() < STORED_WITHIN, "the second alarm waits no longer in vain");
     assert!(world.journal() > 0);
     assert_eq!(world.stored().len(), 0);
@@ -148,7 +148,7 @@ async fn a_frozen_database_is_waited_for_half_a_second_once_and_the_journal_keep
     assert_eq!(world.journal(), 0);
     journal::replay(copy.path(), &world.pool, &Default::default()).unwrap();
     assert_eq!(world.stored().len(), 2, "stored twice is stored once");
-    assert_eq!(world.ledger.write(incident_write("c", 1)).await, Kept::Database);
+    assert_eq!(world.ledger.write(incident_write("c", 1)).await, SavedTo::Database);
 }
 
 #[actix::test]
@@ -156,7 +156,7 @@ async fn a_database_that_refuses_is_asked_again_and_what_waits_is_merged() {
     let world = World::new();
     DISK.set(Disk::Refuses);
     for count in 1..=50 {
-        assert_eq!(world.ledger.write(incident_write("a", count)).await, Kept::Journal);
+        assert_eq!(world.ledger.write(incident_write("a", count)).await, SavedTo::Journal);
     }
     assert!(world.writes.load(Ordering::Relaxed) < 10, "one attempt at a time");
     assert_eq!(world.ledger.0.queue.borrow().pending.incidents.len(), 1);
@@ -175,9 +175,9 @@ async fn an_alarm_waits_for_no_database_once_the_process_ends() {
     let began = Instant::now();
     let (kept, all) = tokio::join!(
         world.ledger.write(incident_write("a", 1)),
-        unsaved_alarms.keep_all(Duration::ZERO, Duration::from_secs(5))
+        unsaved_alarms.flush(Duration::ZERO, Duration::from_secs(5))
     );
-    assert_eq!((kept, all), (Kept::Journal, true));
+    assert_eq!((kept, all), (SavedTo::Journal, true));
     assert!(began.elapsed() < STORED_WITHIN);
     assert!(world.journal() > 0);
     DISK.set(Disk::Works);
@@ -190,11 +190,11 @@ async fn what_comes_while_the_process_ends_is_journalled_once() {
     let unsaved_alarms = world.ledger.0.journal.unsaved_alarms.clone();
     DISK.set(Disk::Frozen);
     world.ledger.write_later(incident_write("0", 1));
-    assert!(unsaved_alarms.keep_all(Duration::ZERO, Duration::from_secs(5)).await);
+    assert!(unsaved_alarms.flush(Duration::ZERO, Duration::from_secs(5)).await);
     let first = world.journal();
     for number in 1..100 {
         world.ledger.write_later(incident_write(&number.to_string(), 1));
-        assert!(unsaved_alarms.keep_all(Duration::ZERO, Duration::from_secs(5)).await);
+        assert!(unsaved_alarms.flush(Duration::ZERO, Duration::from_secs(5)).await);
     }
     assert!(world.journal() < 110 * first, "{} of {first}", world.journal());
     DISK.set(Disk::Works);
@@ -208,27 +208,27 @@ async fn the_ledger_of_a_deleted_server_keeps_nothing() {
     let journal = &world.ledger.0.journal;
     let ledger = Ledger::new("gone".into(), world.pool.clone(), journal.clone());
     // Its row is gone before the relay hears of the deletion.
-    assert_eq!(ledger.write(incident_write("a", 1)).await, Kept::Journal);
+    assert_eq!(ledger.write(incident_write("a", 1)).await, SavedTo::Journal);
     journal.forget(&"gone".into());
     ledger.idle().await;
-    assert_eq!(ledger.write(incident_write("b", 1)).await, Kept::Nowhere);
+    assert_eq!(ledger.write(incident_write("b", 1)).await, SavedTo::Neither);
     assert_eq!(world.journal(), 0);
-    assert!(journal.unsaved_alarms.keep_all(Duration::ZERO, Duration::ZERO).await);
+    assert!(journal.unsaved_alarms.flush(Duration::ZERO, Duration::ZERO).await);
 }
 
 #[actix::test]
 async fn alarms_of_a_server_that_the_database_does_not_know_are_kept_until_it_does() {
     let world = World::new();
     let ledger = Ledger::new("two".into(), world.pool.clone(), world.ledger.0.journal.clone());
-    assert_eq!(ledger.write(incident_write("a", 1)).await, Kept::Journal);
-    assert_eq!(ledger.write(incident_write("b", 1)).await, Kept::Journal);
+    assert_eq!(ledger.write(incident_write("a", 1)).await, SavedTo::Journal);
+    assert_eq!(ledger.write(incident_write("b", 1)).await, SavedTo::Journal);
     assert!(world.journal() > 0);
     testing::user(&world.pool, "bob");
     testing::server(&world.pool, "bob", "two");
     ledger.idle().await;
     let stored = world.pool.read_blocking(|db| incidents::list(db, &"two".into(), None, 100)).unwrap();
     assert_eq!((stored.len(), world.journal()), (2, 0));
-    assert_eq!(ledger.write(incident_write("c", 1)).await, Kept::Database);
+    assert_eq!(ledger.write(incident_write("c", 1)).await, SavedTo::Database);
 }
 
 #[actix::test]
@@ -260,9 +260,9 @@ async fn an_alarm_whose_caller_has_given_up_is_kept_before_the_process_ends() {
     assert_eq!(world.ledger.write(incident_write("a", 1)).now_or_never(), None);
     world.ledger.write_later(incident_write("b", 1));
     assert_eq!(world.journal(), 0);
-    assert!(unsaved_alarms.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
+    assert!(unsaved_alarms.flush(Duration::from_millis(10), Duration::from_secs(5)).await);
     world.ledger.write_later(incident_write("c", 1));
-    assert!(unsaved_alarms.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
+    assert!(unsaved_alarms.flush(Duration::from_millis(10), Duration::from_secs(5)).await);
 
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
@@ -278,7 +278,7 @@ async fn a_kill_in_a_frozen_database_loses_the_repeats_of_one_second_at_most() {
     let world = World::new();
     DISK.set(Disk::Frozen);
     tokio::time::pause();
-    assert_eq!(world.ledger.write(incident_write("a", 1)).await, Kept::Journal);
+    assert_eq!(world.ledger.write(incident_write("a", 1)).await, SavedTo::Journal);
     let first = world.journal();
     for count in 2..=100 {
         world.ledger.write_repeats(incident_write("a", count));
@@ -316,7 +316,7 @@ async fn repeats_are_written_once_a_second_and_what_is_newer_is_not_undone() {
     world.ledger.write_repeats(incident_write("a", 102));
     let mut titled = incident_write("a", 102);
     titled.incidents.values_mut().for_each(|(_, title)| *title = Some("Title".to_owned()));
-    assert_eq!(world.ledger.write(titled).await, Kept::Database);
+    assert_eq!(world.ledger.write(titled).await, SavedTo::Database);
     world.ledger.idle().await;
     let stored = world.stored().into_iter().find(|stored| stored.id == "a").unwrap();
     assert_eq!((stored.incident.count, stored.title.as_deref()), (102, Some("Title")));
@@ -330,7 +330,7 @@ async fn repeats_that_wait_are_kept_before_the_process_ends() {
     world.ledger.idle().await;
     DISK.set(Disk::Frozen);
     world.ledger.write_repeats(incident_write("a", 2));
-    assert!(unsaved_alarms.keep_all(Duration::from_millis(10), Duration::from_secs(5)).await);
+    assert!(unsaved_alarms.flush(Duration::from_millis(10), Duration::from_secs(5)).await);
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
     journal::replay(copy.path(), &world.pool, &Default::default()).unwrap();
