@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use companion::{domain::ids::SessionId, net::Memory};
+use companion::{
+    domain::{ids::SessionId, relay_access::RelayAccess},
+    net::Memory,
+};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::{
@@ -25,6 +28,7 @@ use tokio_tungstenite::{
 
 use crate::{
     life::session,
+    overlays::Overlay,
     random::Stream,
     script::HEALTHY_FROM,
     wire::Wire,
@@ -40,11 +44,15 @@ pub struct Known {
     pub epoch: u64,
     pub seq: u64,
     pub state: Value,
+    /// When the last message changed it.
+    pub changed: Instant,
 }
 
 pub struct Dashboard {
     pub number: usize,
     pub user: usize,
+    /// Its rights, if it is no dashboard but an overlay.
+    pub overlay: Option<Rc<Overlay>>,
     /// Indexes of the paired servers that it watches.
     pub watches: RefCell<Vec<usize>>,
     /// Which of the user's sessions it uses.
@@ -59,10 +67,11 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    pub fn start(number: usize, user: usize, watches: Vec<usize>) -> Rc<Self> {
+    pub fn start(number: usize, user: usize, watches: Vec<usize>, overlay: Option<Rc<Overlay>>) -> Rc<Self> {
         let dashboard = Rc::new(Self {
             number,
             user,
+            overlay,
             watches: RefCell::new(watches),
             session: Cell::new(0),
             known: RefCell::default(),
@@ -76,6 +85,14 @@ impl Dashboard {
 
     pub fn session(&self) -> SessionId {
         session(self.user, self.session.get())
+    }
+
+    /// The session of its relay token and what that is for; nothing for an overlay that was not made yet.
+    fn token(&self) -> Option<(SessionId, RelayAccess)> {
+        match &self.overlay {
+            Some(overlay) => overlay.token(),
+            None => Some((self.session(), RelayAccess::Session)),
+        }
     }
 
     /// From now on it signs in as this session of its user.
@@ -129,9 +146,12 @@ impl Dashboard {
         let mut backoff = 1_000;
         loop {
             let user = USERS[self.user].into();
-            let session = self.session();
-            let connected = timeout(Duration::from_secs(10), world.connect(&user, &session)).await;
-            if let Ok(Some((memory, wire))) = connected {
+            let connecting = async {
+                let (session, access) = self.token()?;
+                let (memory, wire) = world.connect(&user, &session, access).await?;
+                Some((memory, wire, session))
+            };
+            if let Ok(Some((memory, wire, session))) = timeout(Duration::from_secs(10), connecting).await {
                 *self.wire.borrow_mut() = Some((wire, session));
                 let since = Instant::now();
                 self.live(&world, memory).await;
@@ -158,6 +178,9 @@ impl Dashboard {
         *self.outgoing.borrow_mut() = Some(sender);
         let watches = self.watches.borrow().clone();
         watches.into_iter().for_each(|paired| self.send_subscribe(paired, back));
+        if let Some(overlay) = &self.overlay {
+            self.overreach(overlay, &mut self.random.borrow_mut());
+        }
         loop {
             tokio::select! {
                 biased;

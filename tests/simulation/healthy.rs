@@ -220,6 +220,7 @@ impl Run {
             // A server that was deleted has another id now.
             let run = self.clone();
             self.user_then(UserAct::Pair(paired), move || {
+                run.restore_overlays(paired);
                 let subscribe = move || dashboards.iter().for_each(|it| it.send_subscribe(paired, false));
                 match paired {
                     0 => run.user_then(UserAct::Guest(true), subscribe),

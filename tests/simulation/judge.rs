@@ -5,12 +5,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    rc::Rc,
 };
 
 use companion::{
     db::{
         engine::pool::Pool,
-        schema::{alarms, incidents, merged_incidents, timeline},
+        schema::{alarms, incidents, timeline},
     },
     domain::{ids::ServerId, time::Timestamp},
 };
@@ -27,6 +28,7 @@ use crate::{
     wire::{Wire, WireKind},
     wishes::Wishes,
     world::{self, PAIRED, World, world},
+    writes::Writes,
 };
 
 /// Known faults: the invariant, the seed that breaks it, and why.
@@ -53,11 +55,12 @@ pub struct Judge {
     /// Announcements (not updates) by dashboard and incident.
     announced: BTreeMap<(usize, String), u32>,
     /// Incidents that some dashboard received, with the id of their server.
-    seen: BTreeMap<String, String>,
+    pub seen: BTreeMap<String, String>,
     pub oracle: AlarmOracle,
     pub wishes: Wishes,
     pub guests: Guests,
     pub records: Records,
+    pub writes: Writes,
     /// Lines that the journal did not keep: what is in them may be lost with the process.
     pub unsaved_alarms: Vec<String>,
     /// Titles of pushes of our own, with user and game server.
@@ -119,6 +122,9 @@ impl Judge {
         if gone && exact && message["type"] != "error" {
             self.broken("deleted", format!("dashboard {number} still receives: {message}"));
         }
+        if let Some(overlay) = &dashboard.overlay {
+            self.check_overlay(dashboard, overlay, message);
+        }
         self.check_may_watch(dashboard, &server, message);
         let (epoch, seq) = (message["epoch"].as_u64(), message["seq"].as_u64());
         let mut known = dashboard.known.borrow_mut();
@@ -126,7 +132,7 @@ impl Judge {
             (Some("snapshot"), Some(epoch), Some(seq)) => {
                 let state = message["state"].clone();
                 self.compare(&server, epoch, seq, &state);
-                known.insert(server, Known { epoch, seq, state });
+                known.insert(server, Known { epoch, seq, state, changed: Instant::now() });
             }
             (Some("patch"), Some(epoch), Some(seq)) => {
                 let Some(before) = known.get_mut(&server) else {
@@ -143,7 +149,7 @@ impl Judge {
                 if let Err(error) = json_patch::patch(&mut before.state, &patch) {
                     return self.broken("patches-follow", format!("dashboard {number}: {error}"));
                 }
-                before.seq = seq;
+                (before.seq, before.changed) = (seq, Instant::now());
                 self.compare(&server, epoch, seq, &before.state);
             }
             (Some("raid"), ..) => {
@@ -226,28 +232,33 @@ impl Judge {
     }
 
     /// After the healthy minutes at the end.
-    pub fn end(&mut self, world: &World, pool: &Pool, dashboards: &[std::rc::Rc<Dashboard>]) {
+    pub fn end(&mut self, world: &World, pool: &Pool, dashboards: &[Rc<Dashboard>], overlays: &[Rc<Dashboard>]) {
         if let Some(panic) = world::PANIC.lock().expect("nothing panics within").take() {
             self.broken("nothing-panics", panic);
         }
+        self.check_kept(pool);
         self.check_ledger(world, pool);
         self.check_links(world, |links, paired| links == paired);
         let sockets = world.wires.borrow().iter().filter(|wire| wire.kind == WireKind::Relay && wire.is_open()).count();
-        if sockets > dashboards.len() {
-            let details = format!("{sockets} sockets of {} dashboards", dashboards.len());
+        let clients = dashboards.len() + overlays.len();
+        if sockets > clients {
+            let details = format!("{sockets} sockets of {clients} clients");
             self.broken("dead-sockets-end", details);
         }
-        for dashboard in dashboards {
+        for dashboard in dashboards.iter().chain(overlays) {
             if let Some((wire, _)) = &*dashboard.wire.borrow() {
                 self.count_frames(dashboard.number, wire);
             }
         }
-        let watches = |dashboard: &std::rc::Rc<Dashboard>| {
+        let watches = |dashboard: &Rc<Dashboard>| {
             let number = dashboard.number;
             dashboard.watches.borrow().iter().map(move |paired| (number, *paired)).collect::<Vec<_>>()
         };
         let watched: Vec<_> = dashboards.iter().flat_map(watches).collect();
-        self.check_alarms(world, pool, &watched);
+        // An alarm rings on overlays, too.
+        let rings = |client: &&Rc<Dashboard>| client.overlay.as_ref().is_some_and(|overlay| overlay.sees("raids"));
+        let ringing: Vec<_> = watched.iter().copied().chain(overlays.iter().filter(rings).flat_map(watches)).collect();
+        self.check_alarms(world, pool, &ringing);
         self.check_wishes(world, pool);
         let gone: Vec<String> = self.gone.keys().cloned().collect();
         self.check_gone(pool, &gone);
@@ -255,14 +266,13 @@ impl Judge {
         self.check_commands(world, pool);
         self.check_channels(world, pool);
         let raids = oracle::raids(pool);
+        self.check_overlays(overlays, dashboards, &raids);
         for dashboard in dashboards {
             let (known, number) = (dashboard.known.borrow(), dashboard.number);
             for paired in dashboard.watches.borrow().iter() {
                 let name = PAIRED[*paired].0;
                 let Some(server) = self.server(name) else { continue };
-                if !self.last_alarms.contains(&(number, server.to_string())) {
-                    self.broken("last-alarm", format!("dashboard {number} did not receive that of {name}"));
-                }
+                self.check_last_alarm(number, name, &server);
                 if let Some(Known { state, .. }) = known.get(server.as_str()) {
                     self.check_raids(&format!("dashboard {number} of {name}"), &server, &state["raids"], &raids);
                 }
@@ -278,6 +288,13 @@ impl Judge {
                     }
                 }
             }
+        }
+    }
+
+    /// The last alarm of this server reached this client.
+    pub fn check_last_alarm(&mut self, number: usize, name: &str, server: &ServerId) {
+        if !self.last_alarms.contains(&(number, server.to_string())) {
+            self.broken("last-alarm", format!("dashboard {number} did not receive that of {name}"));
         }
     }
 
@@ -311,8 +328,6 @@ impl Judge {
             })
             .expect("the ledger can be read");
         let of_ledger: BTreeMap<&str, &IncidentRow> = stored.iter().map(|row| (row.0.as_str(), row)).collect();
-        let parts = |db: &mut _| Ok(merged_incidents::table.select(merged_incidents::id).load::<String>(db)?);
-        let parts = pool.read_blocking(parts).expect("the ledger can be read");
         let notes: Vec<String> = pool
             .read_blocking(|db| {
                 Ok(timeline::table.filter(timeline::kind.eq("raid")).select(timeline::title).load(db)?)
@@ -363,17 +378,6 @@ impl Judge {
         }
         if let Some((incident, times)) = opened.iter().find(|(_, times)| **times > 1) {
             self.broken("one-incident", format!("{incident} was opened {times} times"));
-        }
-        let there: BTreeSet<&str> = self.servers.values().map(ServerId::as_str).collect();
-        let is_unkept = |incident: &String| self.unsaved_alarms.iter().any(|line| line.contains(incident.as_str()));
-        let is_known = |incident: &String| {
-            of_ledger.contains_key(incident.as_str()) || parts.contains(incident) || is_unkept(incident)
-        };
-        let unknown =
-            self.seen.iter().find(|(incident, server)| !is_known(incident) && there.contains(server.as_str()));
-        if let Some((incident, server)) = unknown {
-            let details = format!("{incident} of {server} was announced and has no row");
-            self.broken("announced-has-row", details);
         }
         // Everything that was acknowledged is stored.
         let waiting: usize = crate::world::PHONES.iter().map(|(phone, _)| world.pushes.unacknowledged(*phone)).sum();

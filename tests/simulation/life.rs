@@ -24,7 +24,6 @@ use companion::{
     domain::{
         game_address::GameAddress,
         ids::{ServerId, UserId},
-        relay_access::RelayAccess,
         time::Timestamp,
     },
     game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
@@ -112,6 +111,10 @@ impl Service {
                 self.upload(db, user, PHONES[user].1, world)?;
             }
             (0..PAIRED.len()).try_for_each(|paired| self.pair(db, paired, world).map(drop))?;
+            for overlay in &world.overlays {
+                let server = world.judge.borrow().server(PAIRED[overlay.paired].0);
+                overlay.furnish(db, &server.expect("it is paired"))?;
+            }
             let first = world.judge.borrow().server(PAIRED[0].0);
             match first.filter(|_| channels::are_there(world.seed)) {
                 Some(server) => self.add_channels(db, world, &server),
@@ -119,6 +122,7 @@ impl Service {
             }
         });
         furnished.expect("a fresh database takes everything");
+        world.judge.borrow_mut().furnished();
     }
 
     pub fn upload(&self, db: &mut Db, user: usize, token: u64, world: &World) -> Result<(), DbError> {
@@ -221,10 +225,10 @@ impl Service {
         let mut turn = 0;
         while let Some(request) = requests.recv().await {
             match request {
-                Request::Connect { user, session, reply } => {
+                Request::Connect { user, session, access, reply } => {
                     turn += 1;
                     let worker = workers[turn % workers.len()].clone();
-                    let admitted = hub.send(Admit { user: user.clone(), session, access: RelayAccess::Session });
+                    let admitted = hub.send(Admit { user: user.clone(), session, access });
                     actix::spawn(async move {
                         let Ok(Ok(admission)) = admitted.await else { return drop(reply.send(None)) };
                         let (service, dashboard, wire) = crate::world::world().make_socket();
@@ -240,7 +244,7 @@ impl Service {
                 Request::Act { act, reply } => {
                     let (service, hub, push) = (self.clone(), hub.clone(), push.clone());
                     actix::spawn(async move {
-                        let done = service.act(act, &hub, &push).await;
+                        let done = service.answer(act, &hub, &push).await;
                         let _ = reply.send(done);
                     });
                 }
@@ -251,7 +255,7 @@ impl Service {
     }
 
     /// Acts as the API's handlers do, once it is stored.
-    async fn act(&self, act: UserAct, hub: &Addr<Hub>, push: &Addr<PushWorker>) -> bool {
+    pub async fn act(&self, act: UserAct, hub: &Addr<Hub>, push: &Addr<PushWorker>) -> bool {
         let world = world();
         match act {
             UserAct::Pair(paired) => {
@@ -293,6 +297,8 @@ impl Service {
                 // A conflict: it was stored before, and its answer was lost.
                 return matches!(done, Ok(()) | Err(DbError::Conflict));
             }
+            UserAct::IssueOverlay(number) => return world.overlays[number].issue(&self.pool).await,
+            UserAct::RemoveOverlay(number) => return world.overlays[number].remove(&self.pool, hub).await,
             UserAct::Erase => return self.erase(hub, push).await,
             UserAct::Return(session) => return self.come_back(session, push).await,
             UserAct::UploadCredential(user) | UserAct::UploadRefused(user) => {

@@ -25,6 +25,7 @@ mod healthy;
 mod judge;
 mod life;
 mod oracle;
+mod overlays;
 mod random;
 mod records;
 mod run;
@@ -34,6 +35,7 @@ mod team_commands;
 mod wire;
 mod wishes;
 mod world;
+mod writes;
 
 use std::{
     collections::BTreeMap,
@@ -128,6 +130,7 @@ fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, S
         life += 1;
         let system = System::with_tokio_rt(|| runtime.clone());
         let service = Service::open(&world, life);
+        world.judge.borrow_mut().check_kept(&service.pool);
         let (pool, living) = (service.pool.clone(), world.clone());
         let over = system.block_on(async {
             tokio::select! {
@@ -141,7 +144,7 @@ fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, S
         });
         if over {
             let mut judge = world.judge.borrow_mut();
-            judge.end(&world, &pool, &play.dashboards);
+            judge.end(&world, &pool, &play.dashboards, &play.overlays);
         }
         world.kill(if over { "the end" } else { "dead" });
         drop(system);

@@ -119,7 +119,7 @@ impl Row {
 }
 
 /// Server, id, count, end and state of a raid.
-type ShownRaid = (String, String, i64, Option<Timestamp>, String);
+pub type ShownRaid = (String, String, i64, Option<Timestamp>, String);
 
 /// The raids of all servers.
 pub fn raids(pool: &Pool) -> Vec<ShownRaid> {

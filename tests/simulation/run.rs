@@ -29,6 +29,8 @@ pub fn pushed_server(game: usize) -> PushedServer {
 pub struct Run {
     pub world: Rc<World>,
     pub dashboards: Vec<Rc<Dashboard>>,
+    /// The clients of overlays, as dashboards that may less.
+    pub overlays: Vec<Rc<Dashboard>>,
     sessions: std::cell::Cell<u32>,
     pushed: std::cell::Cell<u32>,
     said: std::cell::Cell<u32>,
@@ -36,12 +38,15 @@ pub struct Run {
 
 impl Run {
     pub fn new(world: Rc<World>) -> Self {
-        let start =
-            |(number, (user, watches)): (usize, &(usize, &[usize]))| Dashboard::start(number, *user, watches.to_vec());
+        let start = |(number, (user, watches)): (usize, &(usize, &[usize]))| {
+            Dashboard::start(number, *user, watches.to_vec(), None)
+        };
         let dashboards = DASHBOARDS.iter().enumerate().map(start).collect();
+        let overlays = Self::start_overlays(&world);
         Self {
             world,
             dashboards,
+            overlays,
             sessions: std::cell::Cell::new(1),
             pushed: std::cell::Cell::new(0),
             said: std::cell::Cell::new(0),
@@ -175,6 +180,7 @@ impl Run {
                 self.attempt(UserAct::Delete(paired));
             }
             Act::SignOut(number) => self.sign_out(number),
+            Act::RemoveOverlay(number) => self.remove_overlay(number),
             Act::Erase => self.erase(),
             Act::UploadRefused(user) => self.attempt(UserAct::UploadRefused(user)),
             Act::Notice { user, kind } => self.push_notice(user, kind),
@@ -246,6 +252,7 @@ impl Run {
                 world.judge.borrow_mut().bad_disk |= matches!(fate, Fate::Full | Fate::Slow(400..));
                 world.fate.set(fate);
             }
+            Act::DieAtWrites { fate, journal, after } => self.die_at_writes(fate, journal, after),
             Act::JournalDisk(fate) => world.journal_fate.set(fate),
             Act::TornJournal(game) => {
                 self.lossy();

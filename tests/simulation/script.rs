@@ -5,10 +5,12 @@
 
 use crate::{
     channels::ReceiverFate,
+    overlays,
     random::Stream,
     team_commands,
     wire::WireKind,
     world::{Fate, GAMES, JournalFate, PAIRED, USERS},
+    writes,
 };
 
 /// Ten minutes, of which the last five are healthy: longer than silence, longest pause and deadlines in a row.
@@ -116,6 +118,8 @@ pub enum Act {
     PairAgain(usize),
     Delete(usize),
     SignOut(usize),
+    /// The owner of this overlay removes its device, and makes it once more.
+    RemoveOverlay(usize),
     /// Bob erases himself, and comes back.
     Erase,
     Upload(usize),
@@ -134,6 +138,12 @@ pub enum Act {
     DropPushes,
     ReceiverFault(ReceiverFate),
     Disk(Fate),
+    /// Users write while both disks are so, an alarm goes off, and the process dies.
+    DieAtWrites {
+        fate: Fate,
+        journal: JournalFate,
+        after: u64,
+    },
     JournalDisk(JournalFate),
     /// The database takes nothing, the journal takes one alarm in part and the next one whole, and the process dies.
     TornJournal(usize),
@@ -305,6 +315,8 @@ pub fn script(seed: u64) -> Script {
         at += random.below(2 * pause);
     }
     script.extend(team_commands::commands(seed));
+    script.extend(overlays::removals(seed));
+    script.extend(writes::deaths(seed));
     script.sort_by_key(|(at, _)| *at);
     script
 }

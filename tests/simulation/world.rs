@@ -23,6 +23,7 @@ use companion::{
     db::engine::{error::DbError, pool::DiskMoment},
     domain::{
         ids::{SessionId, UserId},
+        relay_access::RelayAccess,
         time::Timestamp,
     },
     net::Memory,
@@ -41,6 +42,7 @@ use tokio::{
 use crate::{
     channels::Receiver,
     judge::Judge,
+    overlays::Overlay,
     random::{Stream, fold},
     script::HEALTHY_FROM,
     team_commands::TeamCommands,
@@ -98,6 +100,7 @@ pub enum Request {
     Connect {
         user: UserId,
         session: SessionId,
+        access: RelayAccess,
         reply: oneshot::Sender<Option<(Memory, Rc<Wire>)>>,
     },
     Act {
@@ -116,6 +119,9 @@ pub enum UserAct {
     Delete(usize),
     SignOut(SessionId),
     SignIn(UserId, SessionId),
+    /// The owner of an overlay makes it for the server of now, or removes its device.
+    IssueOverlay(usize),
+    RemoveOverlay(usize),
     /// Bob erases himself.
     Erase,
     /// He signs in again with this session.
@@ -141,11 +147,14 @@ pub struct World {
     pub pushes: Arc<PushService>,
     /// The other side of channels.
     pub receiver: Receiver,
+    pub overlays: Vec<Rc<Overlay>>,
     pub judge: RefCell<Judge>,
     pub commands: RefCell<TeamCommands>,
     pub wires: RefCell<Vec<Rc<Wire>>>,
     pub fate: Cell<Fate>,
     pub journal_fate: Cell<JournalFate>,
+    /// Writes that the disk let through.
+    pub writes_taken: Cell<u64>,
     /// With which the next life begins.
     pub next_fate: Cell<Fate>,
     /// The next start fails.
@@ -238,10 +247,12 @@ impl World {
             games,
             pushes,
             receiver: Receiver::default(),
+            overlays: Overlay::all(seed),
             judge: RefCell::default(),
             wires: RefCell::default(),
             fate: Cell::new(Fate::Run),
             journal_fate: Cell::new(JournalFate::Run),
+            writes_taken: Cell::new(0),
             next_fate: Cell::new(Fate::Run),
             start_fails: Cell::new(false),
             refused: RefCell::default(),
@@ -343,10 +354,10 @@ impl World {
         (service, neighbour, wire)
     }
 
-    /// A dashboard connects: its end, or nothing if the service is down or refuses.
-    pub async fn connect(&self, user: &UserId, session: &SessionId) -> Option<(Memory, Rc<Wire>)> {
+    /// A client connects with a token for this: its end, or nothing if the service is down or refuses.
+    pub async fn connect(&self, user: &UserId, session: &SessionId, access: RelayAccess) -> Option<(Memory, Rc<Wire>)> {
         let (reply, answer) = oneshot::channel();
-        let request = Request::Connect { user: user.clone(), session: session.clone(), reply };
+        let request = Request::Connect { user: user.clone(), session: session.clone(), access, reply };
         self.requests.borrow().as_ref()?.send(request).ok()?;
         answer.await.ok()?
     }
@@ -435,6 +446,9 @@ impl World {
         }
         if world.dead.get() {
             return std::future::pending().await;
+        }
+        if moment == DiskMoment::BeforeWrite {
+            world.writes_taken.set(world.writes_taken.get() + 1);
         }
         Ok(())
     }
