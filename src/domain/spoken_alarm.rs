@@ -5,7 +5,8 @@ use utoipa::ToSchema;
 
 use crate::domain::{time::Timestamp, words::words};
 
-/// A line that has waited longer is not said: none waits for more than twenty seconds, and its process is gone.
+/// A line that has waited longer is not said: none waits for more than twenty seconds, and the next process says none of
+/// an older alarm.
 const SAID_WITHIN: TimeDelta = TimeDelta::seconds(60);
 
 words! {
@@ -55,9 +56,27 @@ impl SpokenLine {
     }
 }
 
+/// True if a process that starts says the line of an alarm of this time: it is fresh, and the process before has not stored
+/// an end of its line. It may have said it all the same.
+pub fn is_unsaid(rang_at: Timestamp, line: Option<SpokenLine>, now: Timestamp) -> bool {
+    (now - rang_at).abs() < SAID_WITHIN && line.is_none_or(|line| line.ended_at.is_none())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_start_says_what_the_process_before_left_unsaid_for_a_minute() {
+        let rang_at = Timestamp::UNIX_EPOCH;
+        let later = |seconds| rang_at + TimeDelta::seconds(seconds);
+        let queued = SpokenLine { state: SpokenState::Queued, fault: None, queued_at: rang_at, ended_at: None };
+        let said = SpokenLine { state: SpokenState::Accepted, ended_at: Some(later(2)), ..queued };
+        assert!(is_unsaid(rang_at, None, later(1)) && is_unsaid(rang_at, Some(queued), later(59)));
+        assert!(!is_unsaid(rang_at, Some(said), later(3)) && !is_unsaid(rang_at, Some(queued), later(60)));
+        // The clock was set back.
+        assert!(!is_unsaid(rang_at, None, later(-3_600)));
+    }
 
     #[test]
     fn a_line_that_was_left_in_the_queue_by_a_crash_has_failed() {

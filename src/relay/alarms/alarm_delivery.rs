@@ -331,7 +331,8 @@ impl AlarmDelivery {
         }
         let undelivered = self.context.journal.unsaved_alarms.hold_undelivered();
         drop(held);
-        (kept, IncidentNews { changes, received_at: Some(received_at), opened: line, undelivered: Some(undelivered) })
+        let (received_at, undelivered) = (Some(received_at), Some(undelivered));
+        (kept, IncidentNews { received_at, opened: line, undelivered, ..IncidentNews::of(changes) })
     }
 
     /// Logs that an alarm is part of a known incident; `alarm` is its id in the ledger.

@@ -9,12 +9,16 @@ use super::{AlarmDelivery, IncidentNews, PushedAlarm};
 use crate::{
     db::{
         alarms,
-        engine::{pool::Db, start::read_until_answered},
+        engine::{error::DbError, pool::Db, start::read_until_answered},
         incidents::{self, LedgerWrite, StoredIncident, UNHEARD},
+        spoken_alarms,
     },
     domain::{
+        ids::ServerId,
         incident::Raid,
         raid::{self, IncidentChange, LATE, MergedIncident},
+        spoken_alarm::is_unsaid,
+        time::Timestamp,
     },
     relay::alarms::received_at::ReceivedAt,
 };
@@ -27,6 +31,20 @@ struct StoredAlarms {
     incidents: Vec<StoredIncident>,
     waiting: Vec<alarms::WaitingPush>,
     taken_up: Vec<String>,
+    unsaid: Vec<Raid>,
+}
+
+/// The alarms among these whose lines in the team's chat are to be said by this process.
+fn unsaid(db: &mut Db, server: &ServerId, incidents: &[StoredIncident], now: Timestamp) -> Result<Vec<Raid>, DbError> {
+    let mut unsaid = Vec::new();
+    for StoredIncident { id, incident, .. } in incidents {
+        // Most are too old for a question.
+        let may_be = !incident.late && !incident.drill && is_unsaid(incident.first_at, None, now);
+        if may_be && is_unsaid(incident.first_at, spoken_alarms::get(db, server, id)?, now) {
+            unsaid.push(Raid::new(id, incident, false));
+        }
+    }
+    Ok(unsaid)
 }
 
 impl AlarmDelivery {
@@ -35,8 +53,11 @@ impl AlarmDelivery {
     pub async fn load(self: Rc<Self>) -> (IncidentNews, Vec<PushedAlarm>) {
         let (server, clock) = (self.server.clone(), self.context.clock.clone());
         let read = move |db: &mut Db| {
+            let now = clock.now();
+            let incidents = incidents::shown(db, &server, now)?;
             Ok(StoredAlarms {
-                incidents: incidents::shown(db, &server, clock.now())?,
+                unsaid: unsaid(db, &server, &incidents, now)?,
+                incidents,
                 waiting: alarms::waiting(db, &server)?,
                 taken_up: alarms::newest_finished(db, &server, TAKEN_UP_BEFORE)?,
             })
@@ -51,7 +72,12 @@ impl AlarmDelivery {
             let (server, incident) = (self.server.as_str(), again.incident.as_str());
             log::info!(server, incident; "raid alarm of before, announced once more");
         }
-        (IncidentNews::of(changes), stored.waiting.into_iter().map(PushedAlarm::from).collect())
+        let mut unsaid = stored.unsaid;
+        unsaid.retain(|raid| self.whole_of(&raid.incident).is_none());
+        (
+            IncidentNews { unsaid, ..IncidentNews::of(changes) },
+            stored.waiting.into_iter().map(PushedAlarm::from).collect(),
+        )
     }
 
     /// Takes up these incidents, merges what rang before they were known, and says what has to be shown and sent.

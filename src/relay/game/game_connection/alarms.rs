@@ -14,8 +14,9 @@ use crate::relay::{
 impl GameConnection {
     /// Takes up the alarms of before.
     pub(super) fn load_alarms(&mut self, ctx: &mut Context<Self>) {
-        ctx.spawn(self.alarms.clone().load().into_actor(self).map(|(news, pushes), connection, ctx| {
+        ctx.spawn(self.alarms.clone().load().into_actor(self).map(|(mut news, pushes), connection, ctx| {
             let received_at = ReceivedAt::now();
+            connection.announce_again(news.take_unsaid(), ctx);
             connection.publish_raids(news, ctx);
             for push in pushes {
                 connection.deliver_push(push, received_at, ctx);

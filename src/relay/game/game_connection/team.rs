@@ -80,6 +80,7 @@ impl GameConnection {
     fn commands_ready(&mut self, ctx: &mut Context<Self>) {
         self.join_team(ctx.address());
         self.plan_commands(ctx);
+        self.announce_unsaid(ctx);
         self.hear_unread();
     }
 

@@ -8,7 +8,7 @@ pub mod waiting_lines;
 
 use std::{
     collections::{HashMap, HashSet},
-    mem::replace,
+    mem::{replace, take},
     sync::Arc,
 };
 
@@ -20,6 +20,7 @@ use crate::{
     db::smart_devices::SmartDevice,
     domain::{
         ids::UserId,
+        incident::Raid,
         team_command::{
             desk::ChatNotice, device_words::OwnWords, memory::WorldMemory, settings::TeamChatSettings,
             vocabulary::Vocabulary,
@@ -65,6 +66,8 @@ pub struct TeamCommands {
     loop_ends: Option<SpawnHandle>,
     /// The next look at what is due, and when.
     planned: Option<(SpawnHandle, Moment)>,
+    /// Alarms of before that are still to be said: they wait until the team is known.
+    unsaid: Vec<Raid>,
 }
 
 /// Effects of a read of the stored rows.
@@ -199,6 +202,16 @@ impl TeamCommands {
     /// The planned look has come.
     pub fn reach_plan(&mut self) {
         self.planned = None;
+    }
+
+    /// The process before has not said these alarms.
+    pub fn leave_unsaid(&mut self, unsaid: Vec<Raid>) {
+        self.unsaid = unsaid;
+    }
+
+    /// The alarms of before that are still to be said.
+    pub fn take_unsaid(&mut self) -> Vec<Raid> {
+        take(&mut self.unsaid)
     }
 
     /// Another bot answers under this prefix.

@@ -7,7 +7,7 @@ use crate::{
     domain::{
         change::{Change, Section},
         incident::Raid,
-        spoken_alarm::{SpokenFault, SpokenState},
+        spoken_alarm::{SpokenFault, SpokenState, is_unsaid},
         team_command::speaker::LineUse,
         world_event::{EventKind, WorldEvent},
     },
@@ -59,6 +59,24 @@ impl GameConnection {
         let is_read = self.feed.live.state().members.iter().any(|(_, member)| member.online);
         if !is_muted && is_read {
             self.say(text, LineUse::Announcement);
+        }
+    }
+
+    /// Alarms of before whose lines the last process has not said: they are said once the team is known.
+    pub(in super::super) fn announce_again(&mut self, unsaid: Vec<Raid>, ctx: &mut Context<Self>) {
+        self.commands.leave_unsaid(unsaid);
+        self.announce_unsaid(ctx);
+    }
+
+    pub(super) fn announce_unsaid(&mut self, ctx: &mut Context<Self>) {
+        if !self.is_ready() || self.commands.is_reading() {
+            return;
+        }
+        let now = self.context.clock.now();
+        for raid in self.commands.take_unsaid() {
+            if is_unsaid(raid.ts, None, now) {
+                self.announce_alarm(&raid, ctx);
+            }
         }
     }
 

@@ -1,0 +1,37 @@
+//! Lines in the team's chat that a process has left unsaid.
+
+use super::*;
+use crate::{
+    db::spoken_alarms,
+    domain::spoken_alarm::{SpokenLine, SpokenState},
+};
+
+/// Incidents that a start says in the team's chat.
+async fn unsaid(world: &World) -> Vec<String> {
+    let (mut news, _) = world.start_unread(0).alarms.clone().load().await;
+    news.take_unsaid().into_iter().map(|raid| raid.incident).collect()
+}
+
+#[actix::test]
+async fn a_start_says_alarms_of_the_last_minute_whose_lines_have_no_end() {
+    let world = World::new();
+    let before = world.start(1).await;
+    before.link_alarm().await;
+    let rung = before.seen()[0].0.clone();
+    before.alarms.ledger.idle().await;
+    drop(before);
+
+    world.later(10);
+    assert_eq!(unsaid(&world).await, [rung.clone()], "the process ended before it stored anything of the line");
+    let line =
+        SpokenLine { state: SpokenState::Queued, fault: None, queued_at: world.context.clock.now(), ended_at: None };
+    let put =
+        |line| world.context.pool.write_blocking(|db| spoken_alarms::put(db, &"one".into(), &rung, line)).unwrap();
+    put(line);
+    assert_eq!(unsaid(&world).await, [rung.clone()]);
+    world.later(50);
+    assert!(unsaid(&world).await.is_empty(), "too old");
+    world.context.clock.advance(TimeDelta::seconds(-50));
+    put(SpokenLine { state: SpokenState::Accepted, ended_at: Some(world.context.clock.now()), ..line });
+    assert!(unsaid(&world).await.is_empty(), "it was said");
+}
