@@ -22,6 +22,7 @@ use crate::{
         LAST_ALARM, LAST_END, MISSED_AFTER, REPLAY_FROM, REPLAY_UNTIL, ROOF_ON, SECOND_HEALTHY_ALARM, SHED_OFF,
         SHED_ON, SLOW_FROM, SLOW_PUSH, SLOW_UNTIL, UNSEEN_ALARM, UNSEEN_FOR,
     },
+    team_alarms::roof_delay,
     team_commands::{HEALTHY_COMMAND, HEALTHY_LAMP, HEALTHY_TIMER},
     wire::WireKind,
     world::{Fate, GAMES, JournalFate, PAIRED, ROOF_ALARM, SHED_ALARM, USERS, UserAct, add_devices},
@@ -132,7 +133,7 @@ impl Run {
         at(UNSEEN_ALARM + 1_000).await;
         self.world.judge.borrow_mut().oracle.fire_unseen(self.world.clock.now());
         change_all(|world| world.fire_alarm(BASE_ALARM));
-        at(ROOF_ON).await;
+        at(ROOF_ON + roof_delay(self.world.seed)).await;
         change_all(|world| world.fire_alarm(ROOF_ALARM));
         at(LAST_END).await;
         self.end_once_more().await;

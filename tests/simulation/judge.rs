@@ -61,6 +61,8 @@ pub struct Judge {
     pub guests: Guests,
     pub records: Records,
     pub writes: Writes,
+    /// Servers whose alarms are said in the team's chat.
+    pub announcing: BTreeSet<ServerId>,
     /// Lines that the journal did not keep: what is in them may be lost with the process.
     pub unsaved_alarms: Vec<String>,
     /// Titles of pushes of our own, with user and game server.
@@ -263,7 +265,8 @@ impl Judge {
         let gone: Vec<String> = self.gone.keys().cloned().collect();
         self.check_gone(pool, &gone);
         self.check_records(world, pool, &watched);
-        self.check_commands(world, pool);
+        let said = self.check_commands(world, pool);
+        self.check_team_alarms(world, pool, &said);
         self.check_channels(world, pool);
         let raids = oracle::raids(pool);
         self.check_overlays(overlays, dashboards, &raids);

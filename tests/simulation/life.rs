@@ -63,6 +63,7 @@ use tokio::time::Instant;
 use crate::{
     channels,
     random::Stream,
+    team_alarms,
     world::{
         GAMES, JournalFate, LAMP_SWITCH, PAIRED, PHONES, ROOF_ALARM, Request, SHED_ALARM, USERS, UserAct, World, world,
     },
@@ -115,6 +116,7 @@ impl Service {
                 let server = world.judge.borrow().server(PAIRED[overlay.paired].0);
                 overlay.furnish(db, &server.expect("it is paired"))?;
             }
+            team_alarms::announce(db, world)?;
             let first = world.judge.borrow().server(PAIRED[0].0);
             match first.filter(|_| channels::are_there(world.seed)) {
                 Some(server) => self.add_channels(db, world, &server),

@@ -31,6 +31,7 @@ mod records;
 mod run;
 mod script;
 mod shrink;
+mod team_alarms;
 mod team_commands;
 mod wire;
 mod wishes;

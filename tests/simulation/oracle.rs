@@ -41,7 +41,7 @@ pub struct AlarmOracle {
     /// By game: how often an alarm went on.
     rises: [i64; GAMES.len()],
     /// When the alarm of the healthy minutes went on, by the clock of the service.
-    fired_at: Option<Timestamp>,
+    pub fired_at: Option<Timestamp>,
     /// When the one went on that no link saw.
     unseen_at: Option<Timestamp>,
     /// When the one went on while there was no process.

@@ -353,6 +353,7 @@ impl Run {
                 self.push_again(paired);
                 world.fate.set(Fate::Die { in_queries, committed });
             }
+            Act::KillAtAnnouncement { game, alarm, after } => self.kill_at_announcement(game, alarm, after),
             Act::KillAtAlarm { game, in_queries, committed } => {
                 self.lossy();
                 oracle::change(game, |world| world.release_alarm(WALL_ALARM));

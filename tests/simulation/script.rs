@@ -7,7 +7,7 @@ use crate::{
     channels::ReceiverFate,
     overlays,
     random::Stream,
-    team_commands,
+    team_alarms, team_commands,
     wire::WireKind,
     world::{Fate, GAMES, JournalFate, PAIRED, USERS},
     writes,
@@ -165,6 +165,12 @@ pub enum Act {
     },
     /// The database takes nothing while all alarms go on; the process dies this number of queries after it recovers.
     KillAtRecovery(u64),
+    /// An alarm that is to be said in the team's chat goes off, and the process dies after so many milliseconds.
+    KillAtAnnouncement {
+        game: usize,
+        alarm: usize,
+        after: u64,
+    },
     /// The process dies this number of queries after an alarm.
     KillAtAlarm {
         game: usize,
@@ -317,6 +323,7 @@ pub fn script(seed: u64) -> Script {
     script.extend(team_commands::commands(seed));
     script.extend(overlays::removals(seed));
     script.extend(writes::deaths(seed));
+    script.extend(team_alarms::deaths(seed));
     script.sort_by_key(|(at, _)| *at);
     script
 }

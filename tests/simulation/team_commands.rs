@@ -121,18 +121,20 @@ impl TeamCommands {
     }
 
     /// Lines of our players on each game server.
-    fn answers(&mut self) -> Vec<Vec<String>> {
+    fn answers(&mut self) -> Vec<Vec<AppTeamMessage>> {
         let ours = |line: &AppTeamMessage| !line.message.starts_with('!');
         let said = self.heard.iter_mut().map(|heard| std::iter::from_fn(|| heard.try_recv().ok()));
-        said.map(|said| said.filter(ours).map(|line| line.message).collect()).collect()
+        said.map(|said| said.filter(ours).collect()).collect()
     }
 }
 
 impl Judge {
-    /// After the healthy minutes.
-    pub fn check_commands(&mut self, world: &World, pool: &Pool) {
+    /// After the healthy minutes; the lines of our players on each game server.
+    pub fn check_commands(&mut self, world: &World, pool: &Pool) -> Vec<Vec<AppTeamMessage>> {
         let mut commands = world.commands.borrow_mut();
-        let said = commands.answers();
+        let heard = commands.answers();
+        let said: Vec<Vec<&str>> =
+            heard.iter().map(|lines| lines.iter().map(|line| line.message.as_str()).collect()).collect();
         let count = |game: usize, text: &str| said[game].iter().filter(|line| line.contains(text)).count();
         for GivenCommand { game, answer, at, is_heard } in &commands.commands {
             let answers = count(*game, answer);
@@ -185,5 +187,6 @@ impl Judge {
         if !left.is_empty() {
             self.broken("a-duration-ends", format!("timers are left: {left:?}"));
         }
+        heard
     }
 }

@@ -62,6 +62,8 @@ pub const SHED_ALARM: u64 = 4_802;
 /// A switch that is turned from the team's chat alone.
 pub const LAMP_SWITCH: u64 = 4_803;
 pub const MORE_ALARMS: [(u64, &str); 2] = [(ROOF_ALARM, "Roof alarm"), (SHED_ALARM, "Shed alarm")];
+/// When every run begins, in seconds since 1970.
+pub const START: i64 = 1_800_000_000;
 /// Seeds in a hundred whose game servers are far away until everything is healthy.
 const FAR: u64 = 40;
 const PUSH_HOST: &str = "push.example.com";
@@ -213,7 +215,7 @@ pub fn world() -> Rc<World> {
 impl World {
     /// Call it inside the neighbours' task set.
     pub fn make(seed: u64, print: bool, neighbours: Rc<LocalSet>, directory: PathBuf) -> Rc<Self> {
-        let start = Timestamp::from_timestamp(1_800_000_000, 0).expect("a time");
+        let start = Timestamp::from_timestamp(START, 0).expect("a time");
         let clock = Clock::simulated(start);
         let address = |(host, port): (&str, u16)| SocketAddr::new(host.parse().expect("an address"), port);
         let pushes = PushService::new(address(("10.0.1.1", 5_228)), PHONES.to_vec(), clock.clone());
