@@ -22,13 +22,17 @@ async fn a_start_says_alarms_of_the_last_minute_whose_lines_have_no_end() {
     drop(before);
 
     world.later(10);
-    assert_eq!(unsaid(&world).await, [rung.clone()], "the process ended before it stored anything of the line");
+    assert_eq!(
+        unsaid(&world).await,
+        std::slice::from_ref(&rung),
+        "the process ended before it stored anything of the line"
+    );
     let line =
         SpokenLine { state: SpokenState::Queued, fault: None, queued_at: world.context.clock.now(), ended_at: None };
     let put =
         |line| world.context.pool.write_blocking(|db| spoken_alarms::put(db, &"one".into(), &rung, line)).unwrap();
     put(line);
-    assert_eq!(unsaid(&world).await, [rung.clone()]);
+    assert_eq!(unsaid(&world).await, std::slice::from_ref(&rung));
     world.later(50);
     assert!(unsaid(&world).await.is_empty(), "too old");
     world.context.clock.advance(TimeDelta::seconds(-50));
