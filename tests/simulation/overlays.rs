@@ -295,7 +295,8 @@ impl Judge {
                 self.check_raids(&format!("overlay {number} of {name}"), &server, &state["raids"], raids);
                 self.check_last_alarm(number, name, &server);
             }
-            for dashboard in dashboards {
+            let beside = dashboards.iter().filter(|dashboard| dashboard.watches.borrow().contains(&overlay.paired));
+            for dashboard in beside {
                 let whole = dashboard.known.borrow();
                 let Some(whole) = whole.get(server.as_str()) else { continue };
                 if changed.elapsed() < QUIET || whole.changed.elapsed() < QUIET {
@@ -303,7 +304,8 @@ impl Judge {
                 }
                 let other = shown.iter().find(|(key, value)| whole.state.get(key.as_str()) != Some(**value));
                 if let Some((key, value)) = other {
-                    let details = format!("{number} of {name} has {key} {value}, not {}", whole.state[key.as_str()]);
+                    let change = json_patch::diff(&whole.state[key.as_str()], value);
+                    let details = format!("{number} of {name} has other {key} than {}: {change}", dashboard.number);
                     self.broken("overlays-follow", details);
                 }
             }
