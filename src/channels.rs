@@ -2,11 +2,13 @@
 //! Rows are the queue ([`notices`](crate::db::notices)), so that the end of the process loses none; a message may be sent
 //! twice then, with the same id.
 
+pub mod disabled_warnings;
 pub mod expiry_warnings;
 pub mod figures;
 pub mod outcomes;
 pub mod reached_users;
 pub mod sender;
+pub mod user_messages;
 pub mod worker;
 
 pub use self::sender::Channels;

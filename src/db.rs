@@ -46,6 +46,7 @@ pub mod daily_counts;
 pub mod day_speeds;
 pub mod deliveries;
 pub mod device_groups;
+pub mod disabled_channels;
 pub mod edited_items;
 pub mod encryption_keys;
 pub mod engine;

@@ -193,6 +193,7 @@ impl Server {
         let registrar = self.context.services.registrar.clone().map(|registrar| rt::spawn(registrar.run()));
         let channels = rt::spawn(channels::worker::run(self.context.services.channels.clone()));
         let warnings = rt::spawn(channels::expiry_warnings::run(self.context.services.channels.clone()));
+        let disabled = rt::spawn(channels::disabled_warnings::run(self.context.services.channels.clone()));
         let catalogue = self.context.caches.catalogue.clone();
         let catalogue = rt::spawn(async move { catalogue.run().await });
         let sweep = rt::spawn(retention::sweep(self.context));
@@ -217,6 +218,7 @@ impl Server {
         catalogue.abort();
         channels.abort();
         warnings.abort();
+        disabled.abort();
         rotation.abort();
         own_addresses.abort();
         billing.inspect(|billing| billing.abort());

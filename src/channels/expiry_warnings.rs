@@ -7,18 +7,14 @@ use chrono::TimeDelta;
 use futures_util::{StreamExt as _, stream};
 
 use crate::{
-    channels::{figures, sender::Channels},
-    clients::channels::ChannelFailure,
+    channels::{sender::Channels, user_messages},
     crypto::digest::sha256_hex,
     db::{
-        channels::{self, StoredChannel},
         engine::{error::DbError, pool::Db},
-        notices, push_credentials,
+        push_credentials,
         query_failures::log_failure,
     },
     domain::{
-        channel::ChannelState,
-        channel_lane::ChannelLane,
         credential::{next_warning, warning},
         ids::UserId,
         time::Timestamp,
@@ -63,40 +59,16 @@ pub async fn run(channels: Arc<Channels>) {
 async fn warn(channels: &Channels, user: &UserId, expires_at: Timestamp, now: Timestamp) -> Result<(), DbError> {
     let Some(due) = warning(expires_at, now) else { return Ok(()) };
     let notice = channels.expiry_notice(message_id(user, expires_at, due.title()), due, expires_at);
-    let owner = user.clone();
-    let known = channels.pool.read(move |db: &mut Db| channels::list(db, &owner)).await?;
-    let mut sent = Vec::new();
-    for channel in known.into_iter().filter(is_usable) {
-        let outcome = channels.deliver(ChannelLane::Unproven, &notice.incident, &channel, &notice).await;
-        if let Ok(kind) = channel.kind() {
-            match &outcome {
-                Ok(_) => figures::count_accepted(kind, None),
-                Err(failure) => figures::count_failed(kind, failure.fault),
-            }
-        }
-        sent.push((channel, outcome));
-    }
-    let taken = sent.iter().filter(|(_, outcome)| outcome.is_ok()).count();
-    log::info!(user:%, event = notice.event.word(), channels = sent.len(), taken; "a user was warned of the end of a registration");
-    let next = next_warning(expires_at, now, sent.is_empty() || taken > 0);
+    let sent = user_messages::send(channels, user, None, &notice).await?;
+    let (tried, taken) = (sent.tried(), sent.taken());
+    log::info!(user:%, event = notice.event.word(), channels = tried, taken; "a user was warned of the end of a registration");
+    let next = next_warning(expires_at, now, !sent.all_failed());
     let owner = user.clone();
     let store = move |db: &mut Db| -> Result<(), DbError> {
-        for (channel, outcome) in &sent {
-            match outcome {
-                Ok(_) => channels::note_accepted(db, &[(channel.id.as_str(), channel.target_hash.as_str())], now)?,
-                Err(ChannelFailure { fault, .. }) => {
-                    notices::note_channel_failure(db, &channel.id(), &channel.target_hash, *fault, now)?;
-                }
-            }
-        }
+        sent.store(db, now)?;
         push_credentials::warn_next(db, &owner, expires_at, next)
     };
     channels.pool.write(store).await
-}
-
-/// True for a channel that can be tried. One of a newer program is left alone.
-fn is_usable(channel: &StoredChannel) -> bool {
-    channel.check().is_ok() && matches!(channel.state(), Ok(ChannelState::Active | ChannelState::Failing))
 }
 
 /// One id for all attempts of a warning.

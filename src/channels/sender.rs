@@ -184,30 +184,33 @@ impl Channels {
         let has_ended = warning == Warning::Expired;
         AlarmNotice {
             event: if has_ended { NoticeEvent::RegistrationEnded } else { NoticeEvent::RegistrationEnds },
-            kind: EventKind::Gap,
-            incident: id,
-            server_id: String::new(),
-            server_name: SERVICE.to_owned(),
             alarm_name: warning.title().to_owned(),
-            grid: String::new(),
-            x: None,
-            y: None,
-            count: 1,
             first_at: expires_at,
-            late: false,
-            drill: false,
-            url: self.urls.frontend.at("/"),
-            ack_url: None,
+            ..self.notice_of_service(id)
+        }
+    }
+
+    /// Says by other channels that this one was switched off, as nothing got through since then.
+    pub fn disabled_notice(&self, id: String, channel: &StoredChannel, since: Timestamp) -> AlarmNotice {
+        AlarmNotice {
+            event: NoticeEvent::ChannelDisabled,
+            alarm_name: format!("Alarms no longer reach you by {}", channel.name),
+            first_at: since,
+            ..self.notice_of_service(id)
         }
     }
 
     /// A message that tries a channel.
     pub fn test_notice(&self) -> AlarmNotice {
-        let now = self.clock.now();
+        AlarmNotice { kind: EventKind::Raid, drill: true, ..self.notice_of_service(self.random.id(self.clock.now())) }
+    }
+
+    /// A test, with all that messages about no server have in common.
+    fn notice_of_service(&self, id: String) -> AlarmNotice {
         AlarmNotice {
             event: NoticeEvent::Test,
-            kind: EventKind::Raid,
-            incident: self.random.id(now),
+            kind: EventKind::Gap,
+            incident: id,
             server_id: String::new(),
             server_name: SERVICE.to_owned(),
             alarm_name: "Test".to_owned(),
@@ -215,9 +218,9 @@ impl Channels {
             x: None,
             y: None,
             count: 1,
-            first_at: now,
+            first_at: self.clock.now(),
             late: false,
-            drill: true,
+            drill: false,
             url: self.urls.frontend.at("/"),
             ack_url: None,
         }

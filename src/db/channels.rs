@@ -222,6 +222,7 @@ pub fn note_accepted(db: &mut Db, sent: &[(&str, &str)], now: Timestamp) -> Resu
         channels::failing_since.eq(None::<Timestamp>),
         channels::failures.eq(0),
         channels::accepted_at.eq(now),
+        channels::warn_at.eq(None::<Timestamp>),
     );
     let (ids, targets): (Vec<&str>, Vec<&str>) = sent.iter().copied().unzip();
     let aimed = channels::table.filter(channels::id.eq_any(ids)).filter(channels::target_hash.eq_any(targets));
@@ -251,6 +252,9 @@ pub fn note_failure(
     );
     let aimed = channels::table.find(id.as_str()).filter(channels::target_hash.eq(target));
     let is_noted = diesel::update(aimed).set(failed).execute(db)? == 1;
+    if row.state == ChannelState::Disabled && state != ChannelState::Disabled {
+        diesel::update(aimed).set(channels::warn_at.eq(now)).execute(db)?;
+    }
     Ok(is_noted.then_some(row.state))
 }
 
@@ -270,6 +274,7 @@ pub fn replace_target(db: &mut Db, channel: &StoredChannel) -> Result<(), DbErro
         channels::reason.eq(&channel.reason),
         channels::failing_since.eq(channel.failing_since),
         channels::failures.eq(channel.failures),
+        channels::warn_at.eq(None::<Timestamp>),
     );
     diesel::update(channels::table.find(&channel.id)).set(target).execute(db)?;
     Ok(())

@@ -800,6 +800,7 @@ diesel::table! {
         accepted_at -> Nullable<Timestamp>,
         created_at -> Timestamp,
         failures -> Integer,
+        warn_at -> Nullable<Timestamp>,
     }
 }
 

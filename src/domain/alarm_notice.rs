@@ -18,20 +18,22 @@ words! {
         /// The registration for the game's pushes is about to end.
         RegistrationEnds = "registration.ends",
         RegistrationEnded = "registration.ended",
+        /// Another channel of the user was switched off after a day of failures.
+        ChannelDisabled = "channel.disabled",
         /// The user tries the channel.
         Test = "test",
     }
 }
 
-/// An alarm, another event, the end of a registration, or a test of the channel.
+/// An alarm, another event, the end of a registration or of another channel, or a test of the channel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AlarmNotice {
     #[serde(skip)]
     pub event: NoticeEvent,
-    /// `raid`, or the kind of the event in the timeline; of a registration's end `gap`, because nothing is seen from then on.
+    /// `raid`, or the kind of the event in the timeline; of a registration's or channel's end `gap`, because nothing is seen from then on.
     pub kind: EventKind,
-    /// Id of the incident, or of the event in the timeline; of a test and of a registration's end, an id of its own.
+    /// Id of the incident, or of the event in the timeline; of a test and of what is no event, an id of its own.
     pub incident: String,
     pub server_id: String,
     pub server_name: String,
@@ -43,6 +45,7 @@ pub struct AlarmNotice {
     pub y: Option<f64>,
     /// Triggers so far.
     pub count: u32,
+    /// The first trigger; of a registration its end, of a channel the first failure.
     pub first_at: Timestamp,
     /// The alarm reached the service long after it was sent.
     pub late: bool,
@@ -70,7 +73,7 @@ impl AlarmNotice {
         let place = if self.grid.is_empty() { String::new() } else { format!(", {}", self.grid) };
         match (self.event, self.drill) {
             (NoticeEvent::Test, _) => "Test: alarms reach you here".to_owned(),
-            (NoticeEvent::Event | NoticeEvent::RegistrationEnds | NoticeEvent::RegistrationEnded, _) => name,
+            _ if self.is_quiet() => name,
             (_, true) => format!("DRILL {name}{place}"),
             (_, false) => format!("RAID {name}{place}"),
         }
@@ -78,7 +81,13 @@ impl AlarmNotice {
 
     /// True for what is no raid: no sleeper is woken.
     pub fn is_quiet(&self) -> bool {
-        matches!(self.event, NoticeEvent::Event | NoticeEvent::RegistrationEnds | NoticeEvent::RegistrationEnded)
+        match self.event {
+            NoticeEvent::Opened | NoticeEvent::Repeated | NoticeEvent::Test => false,
+            NoticeEvent::Event
+            | NoticeEvent::RegistrationEnds
+            | NoticeEvent::RegistrationEnded
+            | NoticeEvent::ChannelDisabled => true,
+        }
     }
 
     /// The lines below the title, without markup.
@@ -93,6 +102,11 @@ impl AlarmNotice {
             }
             NoticeEvent::RegistrationEnded => {
                 return format!("It ended on {end}. No alarm reaches you until you register once more.");
+            }
+            NoticeEvent::ChannelDisabled => {
+                return format!(
+                    "It takes nothing since {end} and is switched off. Test it in the dashboard to use it again."
+                );
             }
             _ => {}
         }
@@ -164,6 +178,8 @@ pub mod tests {
         assert_eq!((&*ends.title(), &*ends.text()), ("Your registration ends", text));
         let ended = AlarmNotice { event: NoticeEvent::RegistrationEnded, ..ends };
         assert!(ended.is_quiet() && ended.text().starts_with("It ended on 2023-11-14"));
+        let disabled = AlarmNotice { event: NoticeEvent::ChannelDisabled, ..ended };
+        assert!(disabled.is_quiet() && disabled.text().starts_with("It takes nothing since 2023-11-14"));
         assert!(notice(NoticeEvent::Test).title().starts_with("Test"));
     }
 }

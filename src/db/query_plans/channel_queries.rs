@@ -3,7 +3,7 @@
 use super::statement_plans::{plan, prepare_plans, statements};
 use crate::{
     db::{
-        alarm_rules, channels, deliveries,
+        alarm_rules, channels, deliveries, disabled_channels,
         engine::pool::Db,
         incidents, late_notices, new_event_notices, new_notices, notice_messages, notice_steps,
         notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
@@ -30,6 +30,8 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     alarm_rules::put(db, server, user, &rules).unwrap();
     channels::list(db, user).unwrap();
     channels::purge_gone_browsers(db, now()).unwrap();
+    disabled_channels::list_to_warn(db, now(), 9).unwrap();
+    disabled_channels::warn_next(db, &key.into(), now(), true, now()).unwrap();
     channels::insert(db, &channels::tests::channel("other", user.as_str(), ChannelKind::Ntfy, "other"), 1)
         .unwrap()
         .unwrap_err();

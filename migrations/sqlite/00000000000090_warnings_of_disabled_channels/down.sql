@@ -1,0 +1,2 @@
+DROP INDEX channels_warn_at;
+ALTER TABLE channels DROP COLUMN warn_at;

@@ -1,0 +1,101 @@
+//! Channels that were switched off after a day of failures, until their users have been warned of it by others.
+
+use chrono::TimeDelta;
+use diesel::prelude::*;
+
+use crate::{
+    db::{
+        engine::{error::DbError, pool::Db},
+        schema::channels,
+    },
+    domain::{channel::ChannelState, ids::ChannelId, time::Timestamp},
+};
+
+/// Pause before a warning that no channel took is sent again.
+const WARNED_AGAIN_AFTER: TimeDelta = TimeDelta::hours(1);
+
+/// Channels of which their users are to be warned now, the longest due first, at most `limit`.
+pub fn list_to_warn(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<ChannelId>, DbError> {
+    let due = channels::table
+        .filter(channels::warn_at.le(now))
+        .filter(channels::state.eq(ChannelState::Disabled.word()))
+        .order(channels::warn_at)
+        .limit(limit);
+    let ids: Vec<String> = due.select(channels::id).load(db)?;
+    Ok(ids.into_iter().map(ChannelId::from).collect())
+}
+
+/// Stores that the user was warned of this channel, which fails since then: nothing more is due, unless all others failed.
+pub fn warn_next(
+    db: &mut Db,
+    id: &ChannelId,
+    since: Timestamp,
+    all_failed: bool,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let next = all_failed.then(|| now + WARNED_AGAIN_AFTER);
+    let row = channels::table.find(id.as_str()).filter(channels::failing_since.eq(since));
+    diesel::update(row).set(channels::warn_at.eq(next)).execute(db)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        db::{
+            channels::{insert, note_accepted, note_failure, tests::channel},
+            testing::{self, later, now},
+        },
+        domain::channel::{ChannelFault, ChannelKind, DISABLED_AFTER_FAILURES},
+    };
+
+    #[test]
+    fn a_user_is_warned_once_each_time_a_channel_is_switched_off() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "user");
+            let id = ChannelId::from("a");
+            let hook = channel("a", "user", ChannelKind::Webhook, "1");
+            pool.write_blocking(|db| insert(db, &hook, 9)).unwrap().unwrap();
+            let due = |at| pool.read_blocking(|db| list_to_warn(db, at, 9)).unwrap();
+            let fail = |at| {
+                let failed = |db: &mut _| note_failure(db, &id, "1", ChannelFault::Unavailable, at);
+                pool.write_blocking(failed).unwrap()
+            };
+            let disable = |from: i64| {
+                fail(later(from));
+                for _ in 1..DISABLED_AFTER_FAILURES {
+                    fail(later(from + 90_000));
+                }
+            };
+            let warned = |since, all_failed, at| {
+                pool.write_blocking(|db| warn_next(db, &id, later(since), all_failed, later(at))).unwrap();
+            };
+            assert_eq!(
+                (due(now()), {
+                    disable(0);
+                    due(later(90_000))
+                }),
+                (vec![], vec![id.clone()])
+            );
+            warned(1, false, 90_001);
+            assert_eq!(due(later(90_001)), [id.clone()], "the row began at another time");
+            warned(0, true, 90_001);
+            assert_eq!(
+                (due(later(93_600)), due(later(93_601))),
+                (vec![], vec![id.clone()]),
+                "no other channel took it"
+            );
+            warned(0, false, 93_601);
+            fail(later(93_602));
+            assert_eq!(due(later(200_000)), [], "the test of a user failed");
+
+            let accept = |at| pool.write_blocking(|db| note_accepted(db, &[("a", "1")], at)).unwrap();
+            accept(later(200_000));
+            disable(200_001);
+            assert_eq!(due(later(300_000)), [id.clone()]);
+            accept(later(300_001));
+            assert_eq!(due(later(400_000)), [], "it works again");
+        });
+    }
+}
