@@ -3,6 +3,7 @@
 //! twice then, with the same id.
 
 pub mod disabled_warnings;
+pub mod emergencies;
 pub mod expiry_warnings;
 pub mod figures;
 pub mod outcomes;

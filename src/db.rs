@@ -48,6 +48,7 @@ pub mod deliveries;
 pub mod device_groups;
 pub mod disabled_channels;
 pub mod edited_items;
+pub mod emergencies;
 pub mod encryption_keys;
 pub mod engine;
 pub mod erasure_list;

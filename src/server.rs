@@ -193,6 +193,7 @@ impl Server {
         let registrar = self.context.services.registrar.clone().map(|registrar| rt::spawn(registrar.run()));
         let channels = rt::spawn(channels::worker::run(self.context.services.channels.clone()));
         let warnings = rt::spawn(channels::expiry_warnings::run(self.context.services.channels.clone()));
+        let emergencies = rt::spawn(channels::emergencies::run(self.context.services.channels.clone()));
         let disabled = rt::spawn(channels::disabled_warnings::run(self.context.services.channels.clone()));
         let catalogue = self.context.caches.catalogue.clone();
         let catalogue = rt::spawn(async move { catalogue.run().await });
@@ -219,6 +220,7 @@ impl Server {
         channels.abort();
         warnings.abort();
         disabled.abort();
+        emergencies.abort();
         rotation.abort();
         own_addresses.abort();
         billing.inspect(|billing| billing.abort());

@@ -24,6 +24,7 @@ pub mod phone;
 pub mod player_stats;
 pub mod point;
 pub mod push_service;
+mod pushover;
 pub mod registration;
 mod rng;
 mod scene;

@@ -6,7 +6,7 @@ use tokio::sync::{Notify, futures::Notified};
 use url::Url;
 
 use crate::{
-    clients::channels::{ChannelClient, ChannelFailure},
+    clients::channels::{ChannelClient, ChannelFailure, TakenMessage},
     clock::Clock,
     config::PublicUrls,
     crypto::{ack_link::AckLinks, digest::sha256_hex, random::Random, vapid::VapidKey},
@@ -90,20 +90,32 @@ impl Channels {
         }
     }
 
-    /// Sends a message by a channel in this lane, and returns the status of the answer.
+    /// Sends a message by a channel in this lane.
     pub async fn deliver(
         &self,
         lane: ChannelLane,
         id: &str,
         channel: &StoredChannel,
         notice: &AlarmNotice,
-    ) -> Result<u16, ChannelFailure> {
+    ) -> Result<TakenMessage, ChannelFailure> {
         let target: ChannelTarget = self.vault.open_channel(channel).map_err(|_| ChannelFault::Unreadable)?;
         let vapid = match target {
             ChannelTarget::WebPush { .. } => Some(self.vapid_key().await.map_err(|_| ChannelFault::Unreadable)?),
             _ => None,
         };
         self.client.send(lane, id, &target, notice, vapid.as_deref(), self.clock.now()).await
+    }
+
+    /// Ends the repetitions of an emergency that this channel took, with this receipt; `id` is that of its message.
+    pub async fn cancel(
+        &self,
+        lane: ChannelLane,
+        id: &str,
+        channel: &StoredChannel,
+        receipt: &str,
+    ) -> Result<(), ChannelFailure> {
+        let target = self.vault.open_channel(channel).map_err(|_| ChannelFault::Unreadable)?;
+        self.client.cancel(lane, id, &target, receipt).await
     }
 
     /// The key by which push services know this service.

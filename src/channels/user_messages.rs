@@ -2,7 +2,7 @@
 
 use crate::{
     channels::{figures, sender::Channels},
-    clients::channels::ChannelFailure,
+    clients::channels::{ChannelFailure, TakenMessage},
     db::{
         channels::{self, StoredChannel},
         engine::{error::DbError, pool::Db},
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A message by each channel, and its outcome.
-pub struct SentMessages(Vec<(StoredChannel, Result<u16, ChannelFailure>)>);
+pub struct SentMessages(Vec<(StoredChannel, Result<TakenMessage, ChannelFailure>)>);
 
 /// Sends this by all channels of the user that can be tried, but for the one that it is about.
 pub async fn send(

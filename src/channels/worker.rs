@@ -19,7 +19,7 @@ use crate::{
         reached_users::{MinuteReport, ReachedUsers},
         sender::Channels,
     },
-    clients::channels::ChannelFailure,
+    clients::channels::{ChannelFailure, TakenMessage},
     db::{
         engine::{error::DbError, pool::Db},
         notice_messages::{self, DueMessages, SendableMessage},
@@ -242,25 +242,33 @@ async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: SendableMe
     EndedAttempt { delivery, kind: channel.kind, target_hash: channel.target_hash, outcome }
 }
 
-async fn send(channels: &Channels, lane: ChannelLane, message: &SendableMessage) -> Result<u16, ChannelFailure> {
+async fn send(
+    channels: &Channels,
+    lane: ChannelLane,
+    message: &SendableMessage,
+) -> Result<TakenMessage, ChannelFailure> {
     let notice = channels.words(message);
     channels.deliver(lane, &message.delivery.id, &message.channel, &notice).await
 }
 
 /// Reports the end of an attempt, and decides when the next one is.
-fn outcome(channels: &Channels, message: &SendableMessage, sent: Result<u16, ChannelFailure>) -> DeliveryOutcome {
+fn outcome(
+    channels: &Channels,
+    message: &SendableMessage,
+    sent: Result<TakenMessage, ChannelFailure>,
+) -> DeliveryOutcome {
     let SendableMessage { delivery, channel, subject, .. } = message;
     let (id, kind, incident, round) = (&*channel.id, &*channel.kind, &*delivery.incident_id, delivery.round);
     let now = channels.clock.now();
     match sent {
-        Ok(status) => {
+        Ok(TakenMessage { status, receipt }) => {
             log::info!(incident, channel = id, kind, round, status; "an alarm was sent by a channel");
             if let Ok(kind) = channel.kind() {
                 let late = matches!(subject, NoticeSubject::Raid(incident) if incident.incident.late);
                 let waited = (now - delivery.queued_at).num_milliseconds().max(0) as f64 / 1_000.0;
                 figures::count_accepted(kind, (!late).then_some(waited));
             }
-            DeliveryOutcome::Accepted { status }
+            DeliveryOutcome::Accepted { status, receipt }
         }
         Err(ChannelFailure { fault, status, retry_after }) => {
             if let Ok(kind) = channel.kind() {

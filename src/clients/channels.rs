@@ -1,6 +1,6 @@
 //! Sends messages by channels: to the push services of browsers, to webhooks, and to services for notifications. The URLs
 //! are users' own: only addresses of the public internet are connected to, no redirect is followed, and of an answer
-//! nothing but its status is read, so that no channel looks into a network.
+//! nothing but its status is read, and of Pushover's the receipt, so that no channel looks into a network.
 
 mod formats;
 
@@ -13,6 +13,7 @@ use reqwest::{
     header::RETRY_AFTER,
 };
 use rustls::ClientConfig;
+use serde::Deserialize;
 use url::Host;
 
 pub use self::formats::ChannelRequest;
@@ -32,6 +33,10 @@ use crate::{
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
+/// Largest answer that is read.
+const ANSWER_BYTES: usize = 16 * 1024;
+/// Characters of a receipt.
+const RECEIPT: usize = 64;
 /// Longest pause that another side may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
 
@@ -54,11 +59,27 @@ impl From<ChannelFault> for ChannelFailure {
 }
 
 /// The answer of the other side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelAnswer {
     pub status: StatusCode,
     /// A pause that it asks for.
     pub retry_after: Option<Duration>,
+    /// The receipt of an emergency.
+    pub receipt: Option<String>,
+}
+
+/// A message that the other side took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenMessage {
+    pub status: u16,
+    /// By this the repetitions of an emergency are ended.
+    pub receipt: Option<String>,
+}
+
+/// The part of Pushover's answer that is read.
+#[derive(Deserialize)]
+struct PushoverAnswer {
+    receipt: Option<String>,
 }
 
 /// Answers a request as the other side would; `None`: there is no answer.
@@ -122,7 +143,7 @@ impl ChannelClient {
         self.allows_private
     }
 
-    /// Sends a message, and returns the status of the answer. `id` is the same in every attempt; only a browser's push
+    /// Sends a message. `id` is the same in every attempt; only a browser's push
     /// service is shown `vapid`.
     pub async fn send(
         &self,
@@ -132,7 +153,7 @@ impl ChannelClient {
         notice: &AlarmNotice,
         vapid: Option<&VapidKey>,
         now: Timestamp,
-    ) -> Result<u16, ChannelFailure> {
+    ) -> Result<TakenMessage, ChannelFailure> {
         let format = Format { id, notice, vapid, contact: &self.contact, salt: self.random.bytes(), now };
         let request = format.message(target).ok_or(ChannelFault::Rejected)?;
         let failure = match self.post(lane, id, target.kind(), request).await {
@@ -146,13 +167,25 @@ impl ChannelClient {
         }
     }
 
+    /// Ends the repetitions of an emergency with this receipt. `id` is that of its message.
+    pub async fn cancel(
+        &self,
+        lane: ChannelLane,
+        id: &str,
+        target: &ChannelTarget,
+        receipt: &str,
+    ) -> Result<(), ChannelFailure> {
+        let request = formats::cancellation(target, receipt).ok_or(ChannelFault::Rejected)?;
+        self.post(lane, id, target.kind(), request).await.map(drop)
+    }
+
     async fn post(
         &self,
         lane: ChannelLane,
         id: &str,
         kind: ChannelKind,
         request: ChannelRequest,
-    ) -> Result<u16, ChannelFailure> {
+    ) -> Result<TakenMessage, ChannelFailure> {
         let url = self.permitted(&request.url)?;
         let http = match (&self.transport, lane) {
             (ChannelTransport::Http { proven, .. }, ChannelLane::Proven) => proven.post(url),
@@ -167,8 +200,9 @@ impl ChannelClient {
             ChannelFault::Unavailable
         })?;
         let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        let answer = ChannelAnswer { status: answer.status(), retry_after: retry_after.map(Duration::from_secs) };
-        outcome(kind, answer)
+        let (status, retry_after) = (answer.status(), retry_after.map(Duration::from_secs));
+        let receipt = if kind == ChannelKind::Pushover && status.is_success() { receipt(answer).await } else { None };
+        outcome(kind, ChannelAnswer { status, retry_after, receipt })
     }
 
     /// A literal address never reaches the resolver.
@@ -197,10 +231,19 @@ fn lane_client(tls: ClientConfig, may_reach: &MayReach) -> io::Result<reqwest::C
         .map_err(io::Error::other)
 }
 
-/// The status of an answer that says that the message was taken.
-fn outcome(kind: ChannelKind, ChannelAnswer { status, retry_after }: ChannelAnswer) -> Result<u16, ChannelFailure> {
+/// The receipt in Pushover's answer. The message is taken without one, too.
+async fn receipt(answer: reqwest::Response) -> Option<String> {
+    let body = http::read_capped(answer, ANSWER_BYTES).await.ok()?;
+    let receipt = serde_json::from_slice::<PushoverAnswer>(&body).ok()?.receipt?;
+    let is_receipt = (1..=RECEIPT).contains(&receipt.len()) && receipt.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_receipt.then_some(receipt)
+}
+
+/// The meaning of an answer.
+fn outcome(kind: ChannelKind, answer: ChannelAnswer) -> Result<TakenMessage, ChannelFailure> {
+    let ChannelAnswer { status, retry_after, receipt } = answer;
     if status.is_success() {
-        return Ok(status.as_u16());
+        return Ok(TakenMessage { status: status.as_u16(), receipt });
     }
     let retry_after = retry_after.map(|pause| pause.min(LONGEST_PAUSE));
     Err(ChannelFailure { fault: fault(kind, status), status: Some(status.as_u16()), retry_after })
@@ -255,7 +298,7 @@ mod tests {
         let receiver: SimulatedReceiver = Arc::new(move |request| {
             let status = if request.url.contains("rest") { StatusCode::NOT_FOUND } else { StatusCode::NO_CONTENT };
             seen.lock().unwrap().push(request.url);
-            Box::pin(async move { Some(ChannelAnswer { status, retry_after: None }) })
+            Box::pin(async move { Some(ChannelAnswer { status, retry_after: None, receipt: None }) })
         });
         let client = ChannelClient::simulated(receiver, Random::seeded(1));
         let [loud, rest] = ["raids", "rest"].map(|hook| format!("https://discord.example/{hook}"));
@@ -263,7 +306,8 @@ mod tests {
         let apart = ChannelTarget::Discord { url: loud.clone(), quiet_url: Some(rest.clone()) };
         let ended = ChannelTarget::Discord { url: rest, quiet_url: None };
         let send = async |event, target: &ChannelTarget| {
-            client.send(ChannelLane::Proven, "1", target, &notice(event), None, now).await
+            let sent = client.send(ChannelLane::Proven, "1", target, &notice(event), None, now).await;
+            sent.map(|taken| taken.status)
         };
         assert_eq!(send(NoticeEvent::Event, &apart).await, Ok(204));
         assert_eq!(send(NoticeEvent::Opened, &apart).await, Ok(204));

@@ -12,7 +12,7 @@ use crate::{
         schema::{deliveries, notices},
     },
     domain::{
-        channel::{ChannelFault, ChannelState},
+        channel::{ChannelFault, ChannelState, EMERGENCY_SPAN},
         escalation::FIRST_WITHIN,
         ids::{ChannelId, ServerId, UserId},
         time::Timestamp,
@@ -102,13 +102,11 @@ pub struct EndedAttempt {
 pub enum DeliveryOutcome {
     Accepted {
         status: u16,
+        /// The receipt of an emergency, which repeats.
+        receipt: Option<String>,
     },
     /// With the next attempt, if there is one.
-    Failed {
-        status: Option<u16>,
-        fault: ChannelFault,
-        retry_at: Option<Timestamp>,
-    },
+    Failed { status: Option<u16>, fault: ChannelFault, retry_at: Option<Timestamp> },
 }
 
 fn row(key: &NoticeKey) -> diesel::dsl::Find<notices::table, (&str, &str)> {
@@ -132,13 +130,14 @@ pub fn is_due(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
 /// Stores the outcomes of attempts, and what follows for their channels. A message that will not get through makes the
 /// next step of its notice due at once. One whose channel has another target meanwhile is still due, to that one.
 pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Result<(), DbError> {
-    let (mut accepted, mut channels) = (Vec::new(), Vec::new());
+    let (mut accepted, mut emergencies, mut channels) = (Vec::new(), Vec::new(), Vec::new());
     let sent: Vec<(&str, &str)> = ended.iter().map(EndedAttempt::sent_to).collect();
     let aimed = channels::aimed(db, &sent)?;
     for attempt in ended.iter().filter(|attempt| aimed.contains(&attempt.delivery.channel_id)) {
         match &attempt.outcome {
-            DeliveryOutcome::Accepted { status } => {
+            DeliveryOutcome::Accepted { status, receipt } => {
                 accepted.push((*status, attempt.delivery.id.as_str()));
+                emergencies.extend(receipt.as_deref().map(|receipt| (attempt.delivery.id.as_str(), receipt)));
                 channels.push(attempt.sent_to());
             }
             DeliveryOutcome::Failed { status, fault, retry_at } => {
@@ -154,6 +153,10 @@ pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Res
         diesel::update(deliveries::table.filter(deliveries::id.eq_any(ids)))
             .set((answer, DeliveryEnd::new(NoticeDeliveryState::Accepted, now)))
             .execute(db)?;
+    }
+    for (id, receipt) in emergencies {
+        let begun = (deliveries::receipt.eq(receipt), deliveries::rings_until.eq(now + EMERGENCY_SPAN));
+        diesel::update(deliveries::table.find(id)).set(begun).execute(db)?;
     }
     if channels.is_empty() { Ok(()) } else { channels::note_accepted(db, &channels, now) }
 }

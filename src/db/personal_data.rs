@@ -103,7 +103,7 @@ pub const PERSONAL_DATA: [PersonalRows; 46] = [
     rows("channels", "channels", OF_USER, &["id"], &["id", "kind", "name", "host", "state", "reason", "failing_since:time", "accepted_at:time", "created_at:time", "failures:number", "warn_at:time"]),
     rows("alarmRules", "alarm_rules", OF_USER, &["server_id"], &["server_id", "rules"]),
     rows("notices", "notices", OF_USER, &["opened_at:time", "incident_id"], &["incident_id", "server_id", "opened_at:time", "round", "round_at:time", "due_at:time", "event"]),
-    rows("deliveries", "deliveries", OF_USER, &["id"], &["id", "incident_id", "channel_id", "round", "state", "attempts", "queued_at:time", "due_at:time", "status", "reason", "ended_at:time", "urgent:flag"]),
+    rows("deliveries", "deliveries", OF_USER, &["id"], &["id", "incident_id", "channel_id", "round", "state", "attempts", "queued_at:time", "due_at:time", "status", "reason", "ended_at:time", "urgent:flag", "rings_until:time"]),
     rows("pushCredentials", "push_credentials", OF_USER, &["user_id"], &["uploaded_at:time", "uploaded_by", "expires_at:time", "proven_at:time", "key_version", "staged_uploaded_at:time", "staged_uploaded_by", "staged_expires_at:time", "warn_at:time"]),
     rows("pushRefusals", "push_refusals", OF_USER, &["user_id"], &["uploaded_at:time", "uploaded_by", "reason", "refused_at:time", "dismissed:flag"]),
     rows("pushRegistration", "push_registrations", OF_USER, &["user_id"], &["id", "renew_asked:flag", "renew:flag", "closes_at:time", "step", "fault", "answer", "failures", "key_version", "bundle_at:time", "ends_at:time", "due_at:time"]),

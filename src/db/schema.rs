@@ -840,6 +840,8 @@ diesel::table! {
         reason -> Nullable<Text>,
         ended_at -> Nullable<Timestamp>,
         urgent -> Bool,
+        receipt -> Nullable<Text>,
+        rings_until -> Nullable<Timestamp>,
     }
 }
 

@@ -78,6 +78,9 @@ words! {
     }
 }
 
+/// An emergency at Pushover repeats for so long, unless it is ended before: until the next round by default.
+pub const EMERGENCY_SPAN: TimeDelta = TimeDelta::minutes(3);
+
 /// A webhook is sent a raid that it has not taken yet for so long, also once the raid is over.
 const KEPT_FOR: TimeDelta = TimeDelta::hours(24);
 

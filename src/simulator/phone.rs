@@ -1,5 +1,5 @@
-//! A phone with an app for notifications: takes messages as ntfy does (`POST /`, JSON), and signed webhooks (`POST /hook`), and
-//! shows both on a page. `POST /faults` takes [`DeliveryFaults`].
+//! A phone with an app for notifications: takes messages as ntfy (`POST /`, JSON) and Pushover do (`POST /1/messages.json`), and
+//! signed webhooks (`POST /hook`), and shows them on a page. `POST /faults` takes [`DeliveryFaults`].
 
 use std::{
     collections::VecDeque,
@@ -20,6 +20,7 @@ use super::{
     delivery_faults::{DeliveryFaults, FaultyDelivery},
     http_server::NeighbourServer,
     page::{DARK_LIST, page},
+    pushover::{PushoverCancellation, PushoverEmergencies, PushoverMessage},
     signed_receiver::{SignedMessage, SignedReceiver},
 };
 use crate::clock::Clock;
@@ -39,6 +40,7 @@ struct PhoneMessages {
     faults: FaultyDelivery,
     newest_first: Mutex<VecDeque<(String, PhoneMessage)>>,
     webhooks: Mutex<SignedReceiver>,
+    emergencies: Mutex<PushoverEmergencies>,
 }
 
 /// A message as ntfy takes it.
@@ -86,6 +88,13 @@ impl From<WebhookMessage> for PhoneMessage {
     }
 }
 
+impl From<PushoverMessage> for PhoneMessage {
+    fn from(sent: PushoverMessage) -> Self {
+        let actions = vec![PhoneAction { label: sent.url_title, url: sent.url }];
+        Self { topic: format!("Pushover {}", sent.priority), title: sent.title, message: sent.message, actions }
+    }
+}
+
 impl PhoneMessages {
     fn show(&self, message: PhoneMessage) {
         let at = self.clock.now().format("%H:%M:%S UTC").to_string();
@@ -101,7 +110,8 @@ impl SimulatedPhone {
         let listener = TcpListener::bind(listen)?;
         let addr = listener.local_addr()?;
         let faults = FaultyDelivery::default();
-        let notifications = PhoneMessages { clock, faults, newest_first: Mutex::default(), webhooks: Mutex::default() };
+        let (newest_first, webhooks, emergencies) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let notifications = PhoneMessages { clock, faults, newest_first, webhooks, emergencies };
         let messages = web::Data::new(notifications);
         let notifications = messages.clone();
         let routes = move |config: &mut ServiceConfig| {
@@ -109,6 +119,8 @@ impl SimulatedPhone {
                 .app_data(notifications.clone())
                 .service(web::resource("/faults").post(set_faults))
                 .service(web::resource("/hook").post(receive_webhook))
+                .service(web::resource("/1/messages.json").post(receive_pushover))
+                .service(web::resource("/1/receipts/{receipt}/cancel.json").post(cancel_emergency))
                 .service(web::resource("/").get(show).post(receive));
         };
         Ok(Self { addr, messages, _server: NeighbourServer::start(listener, routes)? })
@@ -144,6 +156,37 @@ async fn receive(sent: web::Json<PhoneMessage>, notifications: web::Data<PhoneMe
     HttpResponse::Ok().json(json!({ "event": "message" }))
 }
 
+async fn receive_pushover(sent: web::Json<PushoverMessage>, notifications: web::Data<PhoneMessages>) -> HttpResponse {
+    if let Some(fault) = notifications.faults.answer().await {
+        return fault;
+    }
+    let now = notifications.clock.now();
+    let taken = notifications.emergencies.lock().unwrap_or_else(PoisonError::into_inner).take(&sent, now);
+    match taken {
+        Err(fault) => HttpResponse::BadRequest().json(json!({ "status": 0, "errors": [fault] })),
+        Ok(receipt) => {
+            notifications.show(sent.into_inner().into());
+            HttpResponse::Ok()
+                .json(receipt.map_or(json!({ "status": 1 }), |known| json!({ "status": 1, "receipt": known })))
+        }
+    }
+}
+
+async fn cancel_emergency(
+    receipt: web::Path<String>,
+    sent: web::Form<PushoverCancellation>,
+    notifications: web::Data<PhoneMessages>,
+) -> HttpResponse {
+    if let Some(fault) = notifications.faults.answer().await {
+        return fault;
+    }
+    let mut emergencies = notifications.emergencies.lock().unwrap_or_else(PoisonError::into_inner);
+    match emergencies.cancel(&receipt, &sent.token) {
+        true => HttpResponse::Ok().json(json!({ "status": 1 })),
+        false => HttpResponse::NotFound().json(json!({ "status": 0, "errors": ["receipt not found"] })),
+    }
+}
+
 /// Shows a webhook's message that is signed, and once, however often it comes.
 async fn receive_webhook(req: HttpRequest, body: web::Bytes, notifications: web::Data<PhoneMessages>) -> HttpResponse {
     if let Some(fault) = notifications.faults.answer().await {
@@ -168,10 +211,13 @@ async fn receive_webhook(req: HttpRequest, body: web::Bytes, notifications: web:
 }
 
 async fn show(notifications: web::Data<PhoneMessages>) -> HttpResponse {
+    let now = notifications.clock.now();
+    let ringing = notifications.emergencies.lock().unwrap_or_else(PoisonError::into_inner).ringing(now);
     let newest_first = notifications.newest_first.lock().unwrap_or_else(PoisonError::into_inner);
     let body = html! {
         meta http-equiv="refresh" content="2";
         h1 { "A phone" }
+        @if ringing > 0 { p { "Emergencies that ring: " (ringing) } }
         @if newest_first.is_empty() { p { "No alarm yet." } }
         ul {
             @for (at, PhoneMessage { topic, title, message, actions }) in newest_first.iter() {
@@ -192,7 +238,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::{crypto::signed_webhook, simulator::loopback_client::loopback_client};
+    use crate::{crypto::signed_webhook, domain::time::Timestamp, simulator::loopback_client::loopback_client};
 
     const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
 
@@ -220,6 +266,37 @@ mod tests {
         assert_eq!(send("faults", json!({ "slwo": true })).await.status(), 400);
         let page = http.get(phone.url()).send().await.unwrap().text().await.unwrap();
         assert!(page.contains("second") && !page.contains("first") && !page.contains("third"), "{page}");
+    }
+
+    #[actix_web::test]
+    async fn an_emergency_rings_until_its_application_ends_it_or_it_expires() {
+        let clock = Clock::adjustable(Timestamp::from_timestamp(1_700_000_000, 0).unwrap());
+        let phone = SimulatedPhone::start((Ipv4Addr::LOCALHOST, 0).into(), clock.clone()).await.unwrap();
+        let http = loopback_client(DEADLINE).unwrap();
+        let send = async |priority: i8, retry: u32| {
+            let message = json!({ "token": "t", "user": "u", "title": "RAID", "message": "H12", "priority": priority,
+                "retry": retry, "expire": 180 });
+            let answer = http.post(format!("{}1/messages.json", phone.url())).json(&message).send().await.unwrap();
+            let answer: serde_json::Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+            answer["receipt"].as_str().map(str::to_owned)
+        };
+        let rings = async || {
+            let page = http.get(phone.url()).send().await.unwrap().text().await.unwrap();
+            page.contains("Emergencies that ring: 1")
+        };
+        let cancel = async |receipt: &str, token: &str| {
+            let url = format!("{}1/receipts/{receipt}/cancel.json", phone.url());
+            http.post(url).form(&[("token", token)]).send().await.unwrap().status().as_u16()
+        };
+        assert_eq!((send(1, 0).await, send(2, 29).await), (None, None));
+        let receipt = send(2, 60).await.unwrap();
+        assert!(rings().await);
+        assert_eq!([cancel(&receipt, "another").await, cancel(&receipt, "t").await], [404, 200]);
+        assert!(!rings().await);
+        send(2, 60).await.unwrap();
+        assert!(rings().await);
+        clock.advance(chrono::TimeDelta::seconds(180));
+        assert!(!rings().await);
     }
 
     #[actix_web::test]

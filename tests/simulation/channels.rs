@@ -101,7 +101,7 @@ impl Receiver {
         if world.dead.get() {
             return std::future::pending().await;
         }
-        let answer = |status, retry_after| Some(ChannelAnswer { status, retry_after });
+        let answer = |status, retry_after| Some(ChannelAnswer { status, retry_after, receipt: None });
         let id = request.headers.iter().find(|(name, _)| *name == "webhook-id").map(|(_, id)| id.clone());
         let fate = world.receiver.fate.get();
         world.trace(&format!("{} is sent {id:?}: {fate:?}", request.url));

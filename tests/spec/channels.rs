@@ -1,6 +1,7 @@
 //! Channels: alarms reach a user who has no dashboard open, again and again until the user acknowledges.
 
 mod disabled;
+mod emergencies;
 mod registration;
 mod rules;
 
@@ -30,6 +31,9 @@ const GAMES: &str = "--allow-private-game-servers=true";
 /// A browser's keys (RFC 8291, section 5).
 const P256DH: &str = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
 const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
+
+/// The receipt of an emergency at Pushover.
+const RECEIPT: &str = "rLqVuqTRh62UzxtmqiaLzQmVcPgiCy";
 
 /// A message as the other side of a channel receives it.
 struct Received {
@@ -65,8 +69,12 @@ async fn receive(req: HttpRequest, body: web::Bytes, state: web::Data<ReceiverSt
     let headers = req.headers().iter().map(header).collect();
     let path = req.path().to_owned();
     let status = state.1.lock().unwrap().iter().rev().find(|(known, _)| *known == path).map_or(200, |known| known.1);
+    // As Pushover answers an emergency.
+    let receipt =
+        path.ends_with("/1/messages.json") && serde_json::from_slice::<Value>(&body).unwrap()["priority"] == 2;
     let _ = state.0.send(Received { path, headers, body: body.to_vec() });
-    HttpResponse::build(status.try_into().unwrap()).finish()
+    let mut answer = HttpResponse::build(status.try_into().unwrap());
+    if receipt { answer.json(json!({ "status": 1, "receipt": RECEIPT })) } else { answer.finish() }
 }
 
 impl Receiver {

@@ -22,7 +22,7 @@ use crate::{
             session_user::SessionUser,
         },
     },
-    clients::channels::ChannelFailure,
+    clients::channels::{ChannelFailure, TakenMessage},
     crypto::{signed_webhook, web_push::BrowserKeys},
     db::{
         channels::{self, ChannelNotAdded, StoredChannel},
@@ -383,7 +383,8 @@ pub async fn test(
     let notice = context.services.channels.test_notice();
     let sent = context.services.channels.deliver(ChannelLane::Unproven, &notice.incident, &channel, &notice).await;
     let now = context.clock.now();
-    let note = move |db: &mut Db| match sent {
+    let is_noted = sent.clone();
+    let note = move |db: &mut Db| match is_noted {
         Ok(_) => {
             channels::note_accepted(db, &[(id.as_str(), &channel.target_hash)], now)?;
             late_notices::open(db, &user.id, now)
@@ -392,7 +393,9 @@ pub async fn test(
     };
     context.pool.write(note).await?;
     let tested = match sent {
-        Ok(status) => ChannelTest { accepted: true, status: Some(status), reason: None, advice: None },
+        Ok(TakenMessage { status, .. }) => {
+            ChannelTest { accepted: true, status: Some(status), reason: None, advice: None }
+        }
         Err(ChannelFailure { fault, status, .. }) => {
             ChannelTest { accepted: false, status, reason: Some(fault), advice: Some(fault.advice()) }
         }

@@ -8,7 +8,7 @@ use crate::{
     crypto::{digest::sha256_hex, signed_webhook, vapid::VapidKey, web_push::BrowserKeys},
     domain::{
         alarm_notice::{AlarmNotice, NoticeEvent},
-        channel::ChannelTarget,
+        channel::{ChannelTarget, EMERGENCY_SPAN},
         channel_template::{TemplateHeader, WebhookTemplate},
         time::Timestamp,
     },
@@ -24,10 +24,8 @@ const RED: u32 = 0x00d6_3031;
 const GREY: u32 = 0x0063_6e72;
 /// Discord's flag of a message without a notification.
 const DISCORD_SILENT: u32 = 1 << 12;
-/// Repetitions of Pushover's emergency priority: seconds between two, and until the last one.
+/// Seconds between two repetitions of Pushover's emergency priority.
 const PUSHOVER_RETRY: u32 = 60;
-/// No longer than until the next round by default: it goes on after an acknowledgement elsewhere.
-const PUSHOVER_EXPIRE: u32 = 180;
 
 /// A header, and its value.
 pub type ChannelHeader = (Cow<'static, str>, String);
@@ -198,7 +196,7 @@ impl Format<'_> {
         if !self.is_harmless() && !self.is_quiet() {
             body["priority"] = json!(2);
             body["retry"] = json!(PUSHOVER_RETRY);
-            body["expire"] = json!(PUSHOVER_EXPIRE);
+            body["expire"] = json!(EMERGENCY_SPAN.num_seconds());
         }
         json_message(below(url, "1/messages.json"), &body)
     }
@@ -228,6 +226,14 @@ impl Format<'_> {
         });
         json_message(below(url, &format!("bot{token}/sendMessage")), &body)
     }
+}
+
+/// The request that ends the repetitions of an emergency; `None`: this target has none.
+pub fn cancellation(target: &ChannelTarget, receipt: &str) -> Option<ChannelRequest> {
+    let ChannelTarget::Pushover { url, token, .. } = target else { return None };
+    let headers = named([("Content-Type", "application/x-www-form-urlencoded".to_owned())]);
+    let body = url::form_urlencoded::Serializer::new(String::new()).append_pair("token", token).finish().into_bytes();
+    Some(ChannelRequest { url: below(url, &format!("1/receipts/{receipt}/cancel.json")), headers, body })
 }
 
 /// The topic of messages about this incident, of which a push service keeps the newest: 32 characters, as Apple's wants
@@ -388,6 +394,11 @@ mod tests {
         let priority = |event| sent(&message(event, &pushover))["priority"].clone();
         assert_eq!((priority(NoticeEvent::Repeated), priority(NoticeEvent::Test)), (2.into(), 1.into()));
         assert_eq!(priority(NoticeEvent::Event), -1, "it wakes no user");
+        let cancelled = cancellation(&pushover, "r1").unwrap();
+        assert_eq!(
+            (&*cancelled.url, &*cancelled.body),
+            ("https://example.com/1/receipts/r1/cancel.json", &b"token=token"[..])
+        );
 
         let gotify = ChannelTarget::Gotify { url: url.clone(), token: token.clone() };
         let quiet = message(NoticeEvent::Event, &gotify);

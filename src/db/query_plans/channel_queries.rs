@@ -3,7 +3,7 @@
 use super::statement_plans::{plan, prepare_plans, statements};
 use crate::{
     db::{
-        alarm_rules, channels, deliveries, disabled_channels,
+        alarm_rules, channels, deliveries, disabled_channels, emergencies,
         engine::pool::Db,
         incidents, late_notices, new_event_notices, new_notices, notice_messages, notice_steps,
         notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
@@ -58,6 +58,9 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     for lane in ChannelLane::ALL {
         notice_messages::due(db, now(), lane, &load).unwrap();
     }
+    notices::note_outcomes(db, &[ended_attempt(key)], now()).unwrap();
+    emergencies::over(db, now(), None, 9).unwrap();
+    emergencies::note_ended(db, key).unwrap();
     notices::note_channel_failure(db, &key.into(), key, ChannelFault::Gone, now()).unwrap();
     notices::end_alone(db, &ended_attempt(key), now()).unwrap();
     notice_messages::end_unreadable(db, &[key.to_owned()], now()).unwrap();
@@ -78,7 +81,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
 fn ended_attempt(key: &str) -> EndedAttempt {
     let (id, incident_id, user_id, channel_id) = (key.to_owned(), key.to_owned(), key.to_owned(), key.to_owned());
     let delivery = NoticeDelivery { id, incident_id, user_id, channel_id, round: 0, attempts: 0, queued_at: now() };
-    let outcome = DeliveryOutcome::Accepted { status: 200 };
+    let outcome = DeliveryOutcome::Accepted { status: 200, receipt: Some(key.to_owned()) };
     EndedAttempt { delivery, target_hash: key.to_owned(), kind: key.to_owned(), outcome }
 }
 

@@ -1,7 +1,10 @@
 //! When raids are over for their users.
 
 use super::*;
-use crate::db::notice_steps::TooLateMessage;
+use crate::db::{
+    emergencies::{self, Emergencies},
+    notice_steps::TooLateMessage,
+};
 
 fn at_seconds(after_seconds: u32, channel: &str) -> EscalationStep {
     EscalationStep { after_seconds, channels: vec![channel.into()] }
@@ -251,5 +254,38 @@ fn a_channel_that_cannot_be_read_holds_up_no_other_message() {
         assert_eq!((due().sendable.len(), due().unreadable.len()), (1, 0));
         let unreadable = Some("unreadable".to_owned());
         assert_eq!(listed(pool, "guest"), [("hook".to_owned(), "failed".to_owned(), unreadable)]);
+    });
+}
+
+#[test]
+fn an_emergency_is_over_with_its_raid_and_until_it_expires() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        for message in sent(pool, later(0)) {
+            let receipt = Some(format!("r{}", message.user_id));
+            end(pool, &message, &DeliveryOutcome::Accepted { status: 200, receipt }, later(1));
+        }
+        let page = |at, after| pool.read_blocking(|db| emergencies::over(db, later(at), after, 1)).unwrap();
+        let over = |at| {
+            let (mut over, mut after) = (Vec::new(), None);
+            loop {
+                let Emergencies { over: of_page, next } = page(at, after);
+                over.extend(of_page);
+                match next {
+                    Some(next) => after = Some(next),
+                    None => return over,
+                }
+            }
+        };
+        assert_eq!(over(2), []);
+        let acknowledge = |db: &mut Db| incidents::acknowledge(db, &server, "incident", &"owner".into(), later(3));
+        pool.write_blocking(acknowledge).unwrap().unwrap();
+        let [emergency] = &*over(180) else { panic!("{:?}", over(180)) };
+        assert_eq!((&*emergency.channel_id, emergency.receipt.as_deref()), ("browser", Some("rowner")));
+        assert_eq!(over(181), [], "it has ended by itself");
+        pool.write_blocking(|db| emergencies::note_ended(db, &emergency.id)).unwrap();
+        assert_eq!(over(4), []);
     });
 }

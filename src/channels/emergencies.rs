@@ -1,0 +1,123 @@
+//! Ends the repetitions of emergencies at Pushover whose raid was acknowledged elsewhere, or is over. Receipts are kept with
+//! their messages, so that a restart forgets none; they end by themselves after some minutes.
+
+use std::{sync::Arc, time::Duration};
+
+use chrono::TimeDelta;
+use tokio::{
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+use crate::{
+    channels::sender::Channels,
+    clients::channels::ChannelFailure,
+    db::{
+        channels::{self, StoredChannel},
+        emergencies::{self, Emergencies, Emergency, EmergencyPlace},
+        engine::{error::DbError, pool::Db},
+        query_failures::log_failure,
+    },
+    domain::{
+        channel_lane::{ChannelLane, LaneTurns},
+        ids::ChannelId,
+    },
+    panics::{self, Part},
+};
+
+/// Time between two looks at what is over.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Pause after a failure of the database.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// Emergencies that are read at once.
+const PAGE: i64 = 250;
+/// Pause after an attempt that failed, and attempts in all.
+const PAUSE: TimeDelta = TimeDelta::seconds(5);
+const ATTEMPTS: u32 = 12;
+/// Nothing of an alarm waits for this lane.
+const LANE: ChannelLane = ChannelLane::Unproven;
+
+struct Ending {
+    channels: Arc<Channels>,
+    attempts: JoinSet<Emergency>,
+    turns: LaneTurns,
+}
+
+/// Works until it is aborted.
+pub async fn run(channels: Arc<Channels>) {
+    let mut ending = Ending { channels, attempts: JoinSet::new(), turns: LaneTurns::default() };
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let turn = tokio::select! {
+            Some(Ok(ended)) = ending.attempts.join_next() => ending.store(ended).await,
+            _ = looks.tick() => ending.begin().await,
+        };
+        if let Err(error) = turn {
+            log_failure("emergencies of channels wait for the database to be ended", &error);
+            sleep(AFTER_FAILURE).await;
+        }
+    }
+}
+
+impl Ending {
+    /// One that is not stored is ended once more.
+    async fn store(&mut self, Emergency { id, channel_id, .. }: Emergency) -> Result<(), DbError> {
+        self.turns.give_back(&channel_id);
+        self.channels.pool.write(move |db: &mut Db| emergencies::note_ended(db, &id)).await
+    }
+
+    /// Begins to end all that are over, as far as there is room.
+    async fn begin(&mut self) -> Result<(), DbError> {
+        let mut place: Option<EmergencyPlace> = None;
+        loop {
+            let (after, now) = (place.take(), self.channels.clock.now());
+            let read = move |db: &mut Db| emergencies::over(db, now, after, PAGE);
+            let Emergencies { over, next } = self.channels.pool.read(read).await?;
+            for emergency in over {
+                let id = ChannelId::from(emergency.channel_id.as_str());
+                let channel = self.channels.pool.read(move |db: &mut Db| channels::get(db, &id)).await?;
+                let Some(channel) = channel else { continue };
+                if self.turns.take(LANE, &channel.id, &channel.user_id, &channel.host) {
+                    self.attempts.spawn_local(end(self.channels.clone(), emergency, channel));
+                }
+            }
+            match next {
+                Some(next) => place = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Ends an emergency, or leaves it to its own end.
+async fn end(channels: Arc<Channels>, emergency: Emergency, channel: StoredChannel) -> Emergency {
+    let (incident, id) = (&*emergency.incident_id, &*channel.id);
+    match panics::caught(Part::Channels, id, cancel(&channels, &emergency, &channel)).await {
+        Some(Ok(())) => log::info!(incident, channel = id; "an emergency of a channel was ended"),
+        Some(Err(ChannelFailure { fault, status, .. })) => {
+            let fault = fault.word();
+            log::warn!(incident, channel = id, status:?, fault; "an emergency of a channel could not be ended, and ends by itself");
+        }
+        None => {}
+    }
+    emergency
+}
+
+async fn cancel(channels: &Channels, emergency: &Emergency, channel: &StoredChannel) -> Result<(), ChannelFailure> {
+    let Emergency { id, receipt: Some(receipt), rings_until: Some(until), .. } = emergency else { return Ok(()) };
+    let mut attempts = 0;
+    loop {
+        let failure = match channels.cancel(LANE, id, channel, receipt).await {
+            Ok(()) => return Ok(()),
+            Err(failure) => failure,
+        };
+        attempts += 1;
+        let asked = failure.retry_after.and_then(|pause| TimeDelta::from_std(pause).ok()).unwrap_or_default();
+        let (now, pause) = (channels.clock.moment(), asked.max(PAUSE));
+        if !failure.fault.is_passing() || attempts == ATTEMPTS || now.stamp + pause >= *until {
+            return Err(failure);
+        }
+        channels.clock.reach(now + pause).await;
+    }
+}
