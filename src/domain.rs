@@ -35,6 +35,7 @@ pub mod game_address;
 pub mod game_login;
 pub mod grid;
 pub mod guessing;
+pub mod held_origins;
 pub mod ids;
 pub mod image_name;
 pub mod incident;

@@ -9,6 +9,7 @@ use crate::{
 
 const MESSAGES: &str = "companion_channel_messages_total";
 const USERS: &str = "companion_channel_users";
+const HELD_ORIGINS: &str = "companion_channel_held_origins";
 /// From the alarm, or from when a later step of the rules was due, until the other side took the message.
 pub const SECONDS: &str = "companion_channel_delay_seconds";
 /// Its buckets, seconds.
@@ -28,7 +29,9 @@ pub fn describe() {
         USERS,
         "Users with attempts within half an hour, by outcome: one message was taken (reached), or none (unreached)."
     );
+    metrics::describe_gauge!(HELD_ORIGINS, "Origins to which channels send nothing for a while.");
     set_users(ReachedCounts::default());
+    set_held_origins(0);
     for kind in ChannelKind::ALL {
         for outcome in ChannelFault::WORDS.into_iter().chain([ACCEPTED]) {
             counter!(MESSAGES, "kind" => kind.word(), "outcome" => outcome).absolute(0);
@@ -49,6 +52,11 @@ pub fn count_accepted(kind: ChannelKind, seconds: Option<f64>) {
 pub fn set_users(ReachedCounts { reached, unreached }: ReachedCounts) {
     gauge!(USERS, "outcome" => "reached").set(reached as f64);
     gauge!(USERS, "outcome" => "unreached").set(unreached as f64);
+}
+
+/// Sets how many origins are held.
+pub fn set_held_origins(count: usize) {
+    gauge!(HELD_ORIGINS).set(count as f64);
 }
 
 /// Counts an attempt that failed.

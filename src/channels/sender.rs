@@ -70,15 +70,18 @@ impl Channels {
             accepted_at: None,
             created_at: now,
             failures: 0,
+            origin: String::new(),
         };
         self.with_target(unaimed, target)
     }
 
     /// This channel with another target of its kind, active.
     pub fn with_target(&self, channel: StoredChannel, target: &ChannelTarget) -> StoredChannel {
-        let host = Url::parse(target.url()).ok().and_then(|url| url.host_str().map(str::to_owned));
+        let url = Url::parse(target.url()).ok();
+        let host = url.as_ref().and_then(|url| url.host_str().map(str::to_owned));
         StoredChannel {
             host: host.unwrap_or_default(),
+            origin: url.map(|url| url.origin().ascii_serialization()).unwrap_or_default(),
             target_hash: sha256_hex(target.identity().as_bytes()),
             sealed: self.vault.seal_channel(&channel.id(), target),
             key_version: self.vault.key_version(),

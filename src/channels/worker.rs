@@ -31,7 +31,8 @@ use crate::{
     domain::{
         backoff::jittered,
         channel::{ChannelFault, pause_after},
-        channel_lane::{ChannelLane, LaneTurns},
+        channel_lane::{ChannelLane, LaneLoad, LaneTurns},
+        held_origins::{HeldOrigins, OriginChange, OriginSign},
         time::Moment,
     },
     panics::{self, Part},
@@ -50,9 +51,11 @@ const GATHERED_FOR: Duration = Duration::from_millis(20);
 
 struct Worker {
     channels: Arc<Channels>,
-    attempts: JoinSet<EndedAttempt>,
+    attempts: JoinSet<Attempted>,
     /// Turns of messages that are being sent, or whose outcome is not stored yet.
     turns: LaneTurns,
+    /// Origins to which nothing goes for a while.
+    origins: HeldOrigins,
     /// Outcomes that are not stored yet.
     ended: Vec<EndedAttempt>,
     /// When the clock was last looked at; `None`: it was not yet.
@@ -60,11 +63,19 @@ struct Worker {
     users: ReachedUsers,
 }
 
+/// An attempt, and what it says about the origin of its channel.
+struct Attempted {
+    ended: EndedAttempt,
+    origin: String,
+    sign: OriginSign,
+}
+
 /// Works until it is aborted.
 pub async fn run(channels: Arc<Channels>) {
     let users = ReachedUsers::new(channels.clock.moment());
     let (attempts, turns) = (JoinSet::new(), LaneTurns::default());
-    let mut worker = Worker { channels, attempts, turns, ended: Vec::new(), seen: None, users };
+    let origins = HeldOrigins::default();
+    let mut worker = Worker { channels, attempts, turns, origins, ended: Vec::new(), seen: None, users };
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -97,9 +108,17 @@ impl Worker {
     }
 
     /// Reports an attempt that has ended, and keeps its outcome to be stored.
-    fn end(&mut self, ended: EndedAttempt) {
+    fn end(&mut self, Attempted { ended, origin, sign }: Attempted) {
         let EndedAttempt { delivery, kind, outcome, .. } = &ended;
         let (user, now) = (delivery.user_id.as_str(), self.channels.clock.moment());
+        match self.origins.note(&origin, (&delivery.channel_id, user), sign, now) {
+            Some(OriginChange::Held(fault)) => {
+                let fault = fault.word();
+                log::warn!(origin, fault; "channels send nothing to an origin for a while");
+            }
+            Some(OriginChange::Released) => log::info!(origin; "channels send to an origin again"),
+            None => {}
+        }
         match outcome {
             DeliveryOutcome::Accepted { .. } => self.users.note_accepted(user, now),
             DeliveryOutcome::Failed { status, fault, .. } => {
@@ -116,6 +135,7 @@ impl Worker {
     fn report(&mut self) {
         let Some(MinuteReport { counts, unsaid }) = self.users.report(self.channels.clock.moment()) else { return };
         figures::set_users(counts);
+        figures::set_held_origins(self.origins.forget_old(self.channels.clock.moment()));
         if unsaid > 0 {
             let (reached, unreached) = (counts.reached, counts.unreached);
             log::warn!(messages = unsaid, reached, unreached; "more alarms did not get through within a minute");
@@ -129,7 +149,8 @@ impl Worker {
         self.store_ended().await?;
         let are_more = self.make_steps().await?;
         let are_begun = self.begin_due().await?;
-        Ok(are_more && (are_begun || self.attempts.is_empty()))
+        let are_passed_over = self.pass_over().await?;
+        Ok(are_more && (are_begun || self.attempts.is_empty()) || are_passed_over)
     }
 
     /// Makes all due that waits, when the wall clock was set back: it would wait for as long as that.
@@ -179,6 +200,25 @@ impl Worker {
         Ok(notices == BATCH)
     }
 
+    /// Passes a batch of the alarms that wait for held origins on to the next channels; true if there were any.
+    async fn pass_over(&self) -> Result<bool, DbError> {
+        let (pool, now, mut are_any) = (&self.channels.pool, self.channels.clock.moment(), false);
+        for fault in [ChannelFault::Throttled, ChannelFault::Unavailable] {
+            let origins = self.origins.held_for(fault, now);
+            if origins.is_empty() {
+                continue;
+            }
+            let read = move |db: &mut Db| notice_messages::at_origins(db, now.stamp, &origins, BATCH as i64);
+            let waiting = pool.read(read).await?;
+            if !waiting.is_empty() {
+                are_any = true;
+                pool.write(move |db: &mut Db| notices::pass_over(db, &waiting, fault, now.stamp)).await?;
+                self.channels.news.notify_waiters();
+            }
+        }
+        Ok(are_any)
+    }
+
     /// Begins the attempts that are due, as far as there is room; true if there were any.
     async fn begin_due(&mut self) -> Result<bool, DbError> {
         let before = self.attempts.len();
@@ -191,7 +231,8 @@ impl Worker {
 
     /// Begins a batch of this lane; true if others may have a turn in the place of some of it.
     async fn begin_in(&mut self, lane: ChannelLane) -> Result<bool, DbError> {
-        let (load, now) = (self.turns.load(lane), self.channels.clock.now());
+        let moment = self.channels.clock.moment();
+        let (load, now) = (LaneLoad { origins: self.origins.held(moment), ..self.turns.load(lane) }, moment.stamp);
         if load.room == 0 {
             return Ok(false);
         }
@@ -210,10 +251,15 @@ impl Worker {
         let (due, mut begun) = (sendable.len(), 0);
         for message in sendable {
             let SendableMessage { channel, .. } = &message;
-            if self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
-                begun += 1;
-                self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
+            if !self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
+                continue;
             }
+            if !self.origins.may_begin(&channel.origin, &channel.id, moment) {
+                self.turns.give_back(&channel.id);
+                continue;
+            }
+            begun += 1;
+            self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
         }
         Ok(0 < begun && begun < due)
     }
@@ -235,11 +281,20 @@ fn report_too_late(messages: &[TooLateMessage]) {
 }
 
 /// Sends a message. A panic on the way is a fault that may pass.
-async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: SendableMessage) -> EndedAttempt {
+async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: SendableMessage) -> Attempted {
     let sent = panics::caught(Part::Channels, &message.channel.id, send(&channels, lane, &message)).await;
-    let outcome = outcome(&channels, &message, sent.unwrap_or(Err(ChannelFault::Unreadable.into())));
+    let sent = sent.unwrap_or(Err(ChannelFault::Unreadable.into()));
+    let sign = match (&sent, message.channel.kind()) {
+        (Ok(_), _) => OriginSign::Answered,
+        (Err(ChannelFailure { fault, status, retry_after }), Ok(kind)) => {
+            OriginSign::of(kind, *fault, *status, retry_after.and_then(|pause| TimeDelta::from_std(pause).ok()))
+        }
+        (Err(_), Err(_)) => OriginSign::Unasked,
+    };
+    let outcome = outcome(&channels, &message, sent);
     let SendableMessage { delivery, channel, .. } = message;
-    EndedAttempt { delivery, kind: channel.kind, target_hash: channel.target_hash, outcome }
+    let ended = EndedAttempt { delivery, kind: channel.kind, target_hash: channel.target_hash, outcome };
+    Attempted { ended, origin: channel.origin, sign }
 }
 
 async fn send(
@@ -284,3 +339,6 @@ fn outcome(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,8 @@ pub struct StoredChannel {
     pub created_at: Timestamp,
     /// Failures in a row.
     pub failures: i32,
+    /// Scheme, host and port of the target's URL.
+    pub origin: String,
 }
 
 impl StoredChannel {
@@ -267,6 +269,7 @@ pub fn replace_target(db: &mut Db, channel: &StoredChannel) -> Result<(), DbErro
     diesel::delete(others.filter(channels::id.ne(&channel.id))).execute(db)?;
     let target = (
         channels::host.eq(&channel.host),
+        channels::origin.eq(&channel.origin),
         channels::target_hash.eq(&channel.target_hash),
         channels::sealed.eq(&channel.sealed),
         channels::key_version.eq(channel.key_version),
@@ -338,6 +341,7 @@ pub mod tests {
             accepted_at: None,
             created_at: now(),
             failures: 0,
+            origin: "https://example.com".to_owned(),
         }
     }
 

@@ -43,7 +43,7 @@ pub struct DueMessages {
 }
 
 /// The messages of this lane with an attempt that is due, as many as it has room for: of raids first, the longest due
-/// first, and none of a channel, user or host that has no turn now.
+/// first, and none of a channel, user, host or origin that has no turn now.
 pub fn due(db: &mut Db, now: Timestamp, lane: ChannelLane, load: &LaneLoad) -> Result<DueMessages, DbError> {
     let mut ids = Vec::new();
     for urgent in [true, false] {
@@ -75,8 +75,20 @@ fn due_ids(
         .filter(is_proven.eq(lane == ChannelLane::Proven))
         .filter(deliveries::channel_id.ne_all(&load.channels))
         .filter(deliveries::user_id.ne_all(&load.users))
-        .filter(channel_rows::host.ne_all(&load.hosts));
+        .filter(channel_rows::host.ne_all(&load.hosts))
+        .filter(channel_rows::origin.ne_all(&load.origins));
     Ok(due.order(deliveries::due_at).limit(i64::try_from(limit).unwrap_or(i64::MAX)).select(deliveries::id).load(db)?)
+}
+
+/// Messages at these origins that are due first and not passed over yet, the longest due first.
+pub fn at_origins(db: &mut Db, now: Timestamp, origins: &[String], limit: i64) -> Result<Vec<NoticeDelivery>, DbError> {
+    let untried = deliveries::table
+        .inner_join(channel_rows::table)
+        .filter(deliveries::due_at.le(now))
+        .filter(deliveries::attempts.eq(0))
+        .filter(deliveries::reason.is_null())
+        .filter(channel_rows::origin.eq_any(origins));
+    Ok(untried.order(deliveries::due_at).limit(limit).select(NoticeDelivery::as_select()).load(db)?)
 }
 
 /// These messages, in this order.

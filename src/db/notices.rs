@@ -232,6 +232,15 @@ pub fn end_alone(db: &mut Db, attempt: &EndedAttempt, now: Timestamp) -> Result<
     Ok(())
 }
 
+/// Passes over messages that wait, because nothing goes to their origins for a while: the next steps are due at once. They are
+/// sent when that is over, if the alarm still goes on.
+pub fn pass_over(db: &mut Db, waiting: &[NoticeDelivery], fault: ChannelFault, now: Timestamp) -> Result<(), DbError> {
+    let ids = waiting.iter().map(|delivery| delivery.id.as_str());
+    let queued = deliveries::table.filter(deliveries::id.eq_any(ids)).filter(deliveries::due_at.is_not_null());
+    diesel::update(queued).set(deliveries::reason.eq(fault.word())).execute(db)?;
+    waiting.iter().try_for_each(|delivery| hasten(db, delivery, now))
+}
+
 /// Makes the next step of the round due now.
 fn hasten(db: &mut Db, delivery: &NoticeDelivery, now: Timestamp) -> Result<(), DbError> {
     let key = delivery.key();

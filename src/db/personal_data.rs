@@ -100,7 +100,7 @@ pub const PERSONAL_DATA: [PersonalRows; 46] = [
     rows("pairingCodes", "pairing_codes", OF_USER, &["code"], &["label", "server_id", "sections", "issued_from", "created_at:time", "expires_at:time"]),
     rows("helperDevices", "helper_devices", OF_USER, &["id"], &["id", "label", "server_id", "sections", "created_at:time", "last_used_at:time"]),
     rows("apiTokens", "api_tokens", OF_USER, &["id"], &["id", "label", "scopes", "server_id", "created_at:time", "expires_at:time", "last_used_at:time"]),
-    rows("channels", "channels", OF_USER, &["id"], &["id", "kind", "name", "host", "state", "reason", "failing_since:time", "accepted_at:time", "created_at:time", "failures:number", "warn_at:time"]),
+    rows("channels", "channels", OF_USER, &["id"], &["id", "kind", "name", "host", "origin", "state", "reason", "failing_since:time", "accepted_at:time", "created_at:time", "failures:number", "warn_at:time"]),
     rows("alarmRules", "alarm_rules", OF_USER, &["server_id"], &["server_id", "rules"]),
     rows("notices", "notices", OF_USER, &["opened_at:time", "incident_id"], &["incident_id", "server_id", "opened_at:time", "round", "round_at:time", "due_at:time", "event"]),
     rows("deliveries", "deliveries", OF_USER, &["id"], &["id", "incident_id", "channel_id", "round", "state", "attempts", "queued_at:time", "due_at:time", "status", "reason", "ended_at:time", "urgent:flag", "rings_until:time"]),

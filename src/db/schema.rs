@@ -801,6 +801,7 @@ diesel::table! {
         created_at -> Timestamp,
         failures -> Integer,
         warn_at -> Nullable<Timestamp>,
+        origin -> Text,
     }
 }
 

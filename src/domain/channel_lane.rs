@@ -44,6 +44,8 @@ pub struct LaneLoad {
     pub users: Vec<String>,
     /// Hosts that have as many as they may.
     pub hosts: Vec<String>,
+    /// Origins that are [held](crate::domain::held_origins::HeldOrigins); the turns know none.
+    pub origins: Vec<String>,
 }
 
 /// An attempt that is under way.
@@ -102,6 +104,7 @@ impl LaneTurns {
             channels: self.by_channel.keys().cloned().collect(),
             users: full(&self.users, AT_ONCE_OF_USER),
             hosts: full(&self.hosts, lane.at_once_to_host()),
+            origins: Vec::new(),
         }
     }
 }

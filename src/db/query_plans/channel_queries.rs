@@ -54,13 +54,15 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     channels::aimed(db, &[(key, key)]).unwrap();
     notice_steps::make_due(db, now(), 9, || key.to_owned()).unwrap();
     let name = vec![key.to_owned()];
-    let load = LaneLoad { room: 9, channels: name.clone(), users: name.clone(), hosts: name };
+    let load = LaneLoad { room: 9, channels: name.clone(), users: name.clone(), hosts: name.clone(), origins: name };
     for lane in ChannelLane::ALL {
         notice_messages::due(db, now(), lane, &load).unwrap();
     }
     notices::note_outcomes(db, &[ended_attempt(key)], now()).unwrap();
     emergencies::over(db, now(), None, 9).unwrap();
     emergencies::note_ended(db, key).unwrap();
+    notice_messages::at_origins(db, now(), &load.origins, 9).unwrap();
+    notices::pass_over(db, &[ended_attempt(key).delivery], ChannelFault::Throttled, now()).unwrap();
     notices::note_channel_failure(db, &key.into(), key, ChannelFault::Gone, now()).unwrap();
     notices::end_alone(db, &ended_attempt(key), now()).unwrap();
     notice_messages::end_unreadable(db, &[key.to_owned()], now()).unwrap();

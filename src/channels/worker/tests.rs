@@ -1,0 +1,165 @@
+use std::{collections::BTreeMap, sync::Mutex};
+
+use chrono::TimeDelta;
+use futures_util::FutureExt as _;
+use reqwest::StatusCode;
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
+use url::Url;
+
+use super::*;
+use crate::{
+    clients::channels::{ChannelAnswer, ChannelClient},
+    clock::Clock,
+    config::PublicUrls,
+    crypto::{ack_link::AckLinks, keys::Key32, random::Random, sealer::Sealer},
+    db::{
+        channels,
+        engine::pool::Pool,
+        incidents,
+        testing::{self, now},
+    },
+    domain::{channel::ChannelTarget, ids::UserId},
+    vault::Vault,
+};
+
+/// More than a lane sends to one host at once.
+const USERS: usize = 80;
+/// Longest wait for anything; only a test that fails waits this long.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The other side of a test's channels.
+struct Receiver {
+    clock: Clock,
+    channels: Arc<Channels>,
+    received: mpsc::UnboundedReceiver<(String, String)>,
+    /// Ids of messages, and how often each came, by host.
+    seen: BTreeMap<String, BTreeMap<String, usize>>,
+    /// False: messages to the first host wait for their answers.
+    answers: watch::Sender<bool>,
+    /// True: the first host takes messages; otherwise there is no connection.
+    takes: watch::Sender<bool>,
+    worker: actix::JoinHandle<()>,
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.worker.abort();
+    }
+}
+
+const FIRST: &str = "first.example";
+const SECOND: &str = "second.example";
+
+impl Receiver {
+    /// Users with a server each, and channels at these hosts, one after the other.
+    fn start(pool: &Pool, hosts: &[&str], takes: bool) -> Self {
+        let (clock, random) = (Clock::adjustable(now()), Random::seeded(1));
+        let ((sender, received), answers, takes) =
+            (mpsc::unbounded_channel(), watch::Sender::new(true), watch::Sender::new(takes));
+        let (answered, taken) = (answers.clone(), takes.clone());
+        let receive = move |request: crate::clients::channels::ChannelRequest| {
+            let (sender, mut answered, taken) = (sender.clone(), answered.subscribe(), taken.clone());
+            async move {
+                let host = Url::parse(&request.url).unwrap().host_str().unwrap().to_owned();
+                let id = request.headers.iter().find(|(name, _)| *name == "webhook-id").unwrap().1.clone();
+                let is_first = host == FIRST;
+                sender.send((host, id)).unwrap();
+                if is_first {
+                    answered.wait_for(|answers| *answers).await.unwrap();
+                }
+                let answer = ChannelAnswer { status: StatusCode::OK, retry_after: None, receipt: None };
+                (!is_first || *taken.borrow()).then_some(answer)
+            }
+            .boxed_local()
+        };
+        let url = || Url::parse("https://companion.example").unwrap().into();
+        let channels = Arc::new(Channels {
+            clock: clock.clone(),
+            random: random.clone(),
+            pool: pool.clone(),
+            vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
+            client: ChannelClient::simulated(Arc::new(receive), random),
+            links: AckLinks::new(&Key32::new([2; 32])),
+            urls: PublicUrls { base: url(), frontend: url(), admin: url(), relay: None },
+            vapid: Default::default(),
+            news: Default::default(),
+        });
+        for user in (0..USERS).map(|number| format!("user{number}")) {
+            testing::user(pool, &user);
+            testing::server(pool, &user, &user);
+            let made = hosts.iter().map(|host| {
+                let (url, secrets) = (format!("https://{host}/{user}"), vec!["whsec_c2VjcmV0".to_owned()]);
+                let target = ChannelTarget::Webhook { url, secrets, template: None };
+                channels.new_channel(&UserId::from(user.as_str()), (*host).to_owned(), &target)
+            });
+            let made: Vec<_> = made.collect();
+            pool.write_blocking(|db| made.iter().try_for_each(|row| channels::insert(db, row, 9).map(Result::unwrap)))
+                .unwrap();
+        }
+        let worker = actix::spawn(run(channels.clone()));
+        Self { clock, channels, received, seen: BTreeMap::new(), answers, takes, worker }
+    }
+
+    /// The alarms of these users go off.
+    fn ring(&self, incident: &str, users: impl Iterator<Item = usize>) {
+        let write = |db: &mut Db| {
+            users.into_iter().try_for_each(|number| {
+                let (server, incident) = (format!("user{number}"), format!("{incident}{number}"));
+                incidents::write(db, &server.as_str().into(), &testing::incident_write(&incident, 1))
+            })
+        };
+        self.channels.pool.write_blocking(write).unwrap();
+    }
+
+    /// Messages that this host was sent.
+    fn count(&self, host: &str) -> usize {
+        self.seen.get(host).map_or(0, |messages| messages.values().sum())
+    }
+
+    async fn until(&mut self, host: &str, count: usize) {
+        while self.count(host) < count {
+            let waited = timeout(PATIENCE, self.received.recv()).await;
+            let Ok(Some((host, id))) = waited else { panic!("{count} at {host}: {:?}", self.seen) };
+            *self.seen.entry(host).or_default().entry(id).or_default() += 1;
+        }
+    }
+}
+
+async fn pass_over_a_dead_origin(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[FIRST, SECOND], false);
+    receiver.ring("raid", 0..USERS - 1);
+    receiver.until(SECOND, USERS - 1).await;
+    let tried = receiver.count(FIRST);
+    assert!((8..USERS - 1).contains(&tried), "{tried} of {}: the others were passed on without an attempt", USERS - 1);
+
+    // One message tries it, and holds up no other while it hangs.
+    receiver.answers.send_replace(false);
+    receiver.clock.advance(TimeDelta::seconds(30));
+    receiver.until(FIRST, tried + 1).await;
+    receiver.ring("another", USERS - 1..USERS);
+    receiver.until(SECOND, USERS).await;
+    assert_eq!(receiver.count(FIRST), tried + 1);
+
+    receiver.takes.send_replace(true);
+    receiver.answers.send_replace(true);
+    // Each of those that were tried comes once more.
+    let all = tried + USERS;
+    receiver.until(FIRST, all).await;
+    let waiting = || pool.read_blocking(notices::waiting).unwrap().messages;
+    timeout(PATIENCE, async {
+        while waiting() > 0 {
+            receiver.channels.settled().await;
+        }
+    })
+    .await
+    .expect("all are stored");
+    assert_eq!((receiver.count(FIRST), receiver.seen[FIRST].len()), (all, USERS));
+}
+
+#[test]
+fn users_of_an_origin_that_is_dead_hear_by_their_next_channel_at_once() {
+    testing::on_each_database(|pool| actix::System::new().block_on(pass_over_a_dead_origin(pool)));
+}
