@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use chrono::TimeDelta;
+use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use futures_util::FutureExt as _;
 use reqwest::StatusCode;
 use tokio::{
@@ -13,13 +14,13 @@ use super::*;
 use crate::{
     clients::channels::{ChannelAnswer, ChannelClient},
     clock::Clock,
-    config::PublicUrls,
+    config::{Database, PublicUrls},
     crypto::{ack_link::AckLinks, keys::Key32, random::Random, sealer::Sealer},
     db::{
         channels,
         engine::pool::Pool,
         incidents,
-        testing::{self, now},
+        testing::{self, FreezingRelay, Postgres, now},
     },
     domain::{channel::ChannelTarget, ids::UserId},
     vault::Vault,
@@ -162,4 +163,56 @@ async fn pass_over_a_dead_origin(pool: &Pool) {
 #[test]
 fn users_of_an_origin_that_is_dead_hear_by_their_next_channel_at_once() {
     testing::on_each_database(|pool| actix::System::new().block_on(pass_over_a_dead_origin(pool)));
+}
+
+/// Sends by a database that this freezes, and thaws.
+async fn send_while_frozen(pool: &Pool, mut freeze: impl FnMut(bool)) {
+    let mut receiver = Receiver::start(pool, &[FIRST], true);
+    let at_once = ChannelLane::Unproven.at_once_to_host();
+    receiver.answers.send_replace(false);
+    receiver.ring("raid", 0..USERS);
+    receiver.until(FIRST, at_once).await;
+    freeze(true);
+    receiver.answers.send_replace(true);
+    // By the second, the worker's own write has failed.
+    for _ in 0..2 {
+        let noted = pool.write(|db: &mut Db| channels::rename(db, &"nobody".into(), &"none".into(), "")).await;
+        assert!(noted.is_err(), "it is frozen");
+    }
+    while let Ok((host, id)) = receiver.received.try_recv() {
+        *receiver.seen.entry(host).or_default().entry(id).or_default() += 1;
+    }
+    assert_eq!(receiver.count(FIRST), at_once, "no more than what can be stored later");
+    freeze(false);
+    receiver.until(FIRST, USERS).await;
+    timeout(PATIENCE, async {
+        while pool.read(notices::waiting).await.map_or(true, |waiting| waiting.messages > 0) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("all are stored");
+    assert_eq!(receiver.count(FIRST), USERS, "each was sent once");
+}
+
+#[test]
+fn a_frozen_database_makes_no_message_go_twice_and_few_wait_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("test.db");
+    let pool = Pool::open(&Database::Sqlite(path.clone())).unwrap();
+    let mut lock = None;
+    let freeze = |is_frozen: bool| {
+        lock = is_frozen.then(|| {
+            let mut lock = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+            lock.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+            lock
+        });
+    };
+    actix::System::new().block_on(send_while_frozen(&pool, freeze));
+    if let Some(postgres) = Postgres::create() {
+        let relay = FreezingRelay::before(&postgres);
+        let pool = Pool::open(&relay.database()).unwrap();
+        actix::System::new().block_on(send_while_frozen(&pool, |is_frozen| relay.freeze(is_frozen)));
+        drop(pool);
+    }
 }
