@@ -1,9 +1,10 @@
-//! Alarms of many users at once, each with a browser that is woken by Web Push: the time until a push service on
-//! loopback has taken the last one and all of it is stored, processor time of the service, messages on their way at
+//! Alarms of many users at once, each with a browser that is woken by Web Push: the time until two push services on
+//! loopback have taken the last one and all of it is stored, processor time of the service, messages on their way at
 //! once, and how long `GET /me` takes meanwhile. The service is the real binary, beside this process. On SQLite, and with
 //! `TEST_POSTGRES_URL`, a role that may create databases, on PostgreSQL.
 //!
-//! `cargo bench --bench channels -- 10000` alarms that many; 10 000 without an argument.
+//! `cargo bench --bench channels -- 10000` alarms that many; 10 000 without an argument. With `dead`, every second browser is
+//! at a push service that takes no connection: the figures are of the others.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
@@ -81,15 +82,50 @@ async fn take(_body: web::Bytes, taken: web::Data<Taken>) -> HttpResponse {
     HttpResponse::Created().finish()
 }
 
-/// A push service on loopback: its address and figures.
-fn push_service() -> Result<(String, Arc<Taken>)> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let base = format!("http://{}", listener.local_addr()?);
-    let taken = web::Data::new(Taken::default());
-    let figures = taken.clone().into_inner();
-    let app = move || App::new().app_data(taken.clone()).default_service(web::post().to(take));
-    rt::spawn(HttpServer::new(app).workers(1).backlog(4_096).disable_signals().listen(listener)?.run());
-    Ok((base, figures))
+/// The push services.
+struct PushServices {
+    /// Addresses of those that take messages; half of a lane is for each.
+    living: Vec<String>,
+    /// One that takes no connection.
+    dead: Option<(TcpListener, String)>,
+    taken: Arc<Taken>,
+}
+
+impl PushServices {
+    fn start(with_dead: bool) -> Result<Self> {
+        let taken = web::Data::new(Taken::default());
+        let figures = taken.clone().into_inner();
+        let app = move || App::new().app_data(taken.clone()).default_service(web::post().to(take));
+        let (mut server, mut living) = (HttpServer::new(app).workers(1).backlog(4_096).disable_signals(), Vec::new());
+        for last in [1, 2] {
+            let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, last), 0))?;
+            living.push(format!("http://{}", listener.local_addr()?));
+            server = server.listen(listener)?;
+        }
+        rt::spawn(server.run());
+        let dead = if with_dead {
+            let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 3), 0))?;
+            let address = format!("http://{}", listener.local_addr()?);
+            Some((listener, address))
+        } else {
+            None
+        };
+        Ok(Self { living, dead, taken: figures })
+    }
+
+    /// That of this user.
+    fn of(&self, number: usize) -> &str {
+        match &self.dead {
+            Some((_, dead)) if number % 2 == 1 => dead,
+            Some(_) => &self.living[number / 2 % self.living.len()],
+            None => &self.living[number % self.living.len()],
+        }
+    }
+
+    /// Messages of so many users that are taken.
+    fn taken_of(&self, count: usize) -> usize {
+        if self.dead.is_some() { count.div_ceil(2) } else { count }
+    }
 }
 
 fn server_id(number: usize) -> ServerId {
@@ -98,15 +134,17 @@ fn server_id(number: usize) -> ServerId {
 
 fn main() -> Result<()> {
     let count = env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(USERS);
+    let with_dead = env::args().any(|argument| argument == "dead");
     databases::on_each(|engine, database| {
-        let measured = rt::System::new().block_on(measure(engine, database, count));
+        let measured = rt::System::new().block_on(measure(engine, database, count, with_dead));
         measured.expect("everything can be measured");
     });
     Ok(())
 }
 
-async fn measure(engine: &str, database: &Database, count: usize) -> Result<()> {
-    let (base, taken) = push_service()?;
+async fn measure(engine: &str, database: &Database, count: usize, with_dead: bool) -> Result<()> {
+    let services = PushServices::start(with_dead)?;
+    let taken = &services.taken;
     let installation = Installation::new(|_| {
         // No one has a dashboard open: there are no links.
         let mut flags =
@@ -117,7 +155,8 @@ async fn measure(engine: &str, database: &Database, count: usize) -> Result<()> 
         flags
     });
     let began = Instant::now();
-    let cookies = installation.fill(async |context| fill(context, &base, count).await.expect("the database is filled"));
+    let cookies =
+        installation.fill(async |context| fill(context, &services, count).await.expect("the database is filled"));
     println!("{engine}: {count} users with a browser each, in {:.1?}", began.elapsed());
     let pool = Pool::open(&installation.database())?;
     databases::vacuum(&installation.database());
@@ -136,9 +175,11 @@ async fn measure(engine: &str, database: &Database, count: usize) -> Result<()> 
         before.push(questions.ask().await?);
     }
     let mut meanwhile = Vec::new();
-    let alarmed = alarm(&pool, &service, &taken, count, &questions, &mut meanwhile).await?;
+    let alarmed = alarm(&pool, &service, &services, count, &questions, &mut meanwhile).await?;
     println!("{:>34}: {:>8.2?}", "the last one was taken after", alarmed.taken);
-    println!("{:>34}: {:>8.2?}", "all of it was stored after", alarmed.stored);
+    if let Some(stored) = alarmed.stored {
+        println!("{:>34}: {stored:>8.2?}", "all of it was stored after");
+    }
     println!("{:>34}: {:>7.2} s", "processor time of the service", alarmed.processor);
     println!("{:>34}: {:>8}", "most at once", taken.most.load(Ordering::Relaxed));
     println!("{:>34}: {:>8}", "messages", taken.messages.load(Ordering::Relaxed));
@@ -154,7 +195,7 @@ fn print_questions(name: &str, took: &mut [Duration]) {
 }
 
 /// Users with a paired server and a browser; the cookies of those who ask.
-async fn fill(context: &ApiContext, base: &str, count: usize) -> Result<Vec<String>> {
+async fn fill(context: &ApiContext, services: &PushServices, count: usize) -> Result<Vec<String>> {
     let mut cookies = Vec::new();
     for number in 0..ASKERS {
         cookies.push(demo::user::sign_in(context, 76_561_197_000_000_000 + number, "Asker").await?.cookie);
@@ -164,7 +205,7 @@ async fn fill(context: &ApiContext, base: &str, count: usize) -> Result<Vec<Stri
             .map(|number| {
                 let user = UserId::from(format!("user-{number:08}"));
                 let target = ChannelTarget::WebPush {
-                    endpoint: format!("{base}/push/{number}"),
+                    endpoint: format!("{}/push/{number}", services.of(number)),
                     p256dh: P256DH.to_owned(),
                     auth: AUTH.to_owned(),
                 };
@@ -201,7 +242,8 @@ async fn fill(context: &ApiContext, base: &str, count: usize) -> Result<Vec<Stri
 
 struct Alarmed {
     taken: Duration,
-    stored: Duration,
+    /// `None`: what is for the dead push service waits.
+    stored: Option<Duration>,
     processor: f64,
 }
 
@@ -209,12 +251,13 @@ struct Alarmed {
 async fn alarm(
     pool: &Pool,
     service: &Service,
-    taken: &Taken,
+    services: &PushServices,
     count: usize,
     questions: &Questions,
     meanwhile: &mut Vec<Duration>,
 ) -> Result<Alarmed> {
     let (processor, now) = (Processor::of(service.id())?, Timestamp::from(Utc::now()));
+    let (taken, expected) = (&services.taken, services.taken_of(count));
     let write = move |db: &mut Db| {
         (0..count).try_for_each(|number| {
             let incident = (incident(now), None);
@@ -228,19 +271,19 @@ async fn alarm(
     let mut last = None;
     loop {
         meanwhile.push(questions.ask().await?);
-        if last.is_none() && taken.messages.load(Ordering::Relaxed) >= count {
+        if last.is_none() && taken.messages.load(Ordering::Relaxed) >= expected {
             last = Some(began.elapsed());
         }
         if let Some(last) = last {
-            let waiting = pool.read(notices::waiting).await?;
-            if waiting.messages == 0 {
+            let is_stored = services.dead.is_none() && pool.read(notices::waiting).await?.messages == 0;
+            if is_stored || services.dead.is_some() {
                 let processor = Processor::of(service.id())?.minus(processor).total();
-                return Ok(Alarmed { taken: last, stored: began.elapsed(), processor });
+                return Ok(Alarmed { taken: last, stored: is_stored.then(|| began.elapsed()), processor });
             }
         }
         if began.elapsed() > DEADLINE {
             let taken = taken.messages.load(Ordering::Relaxed);
-            return Err(format!("only {taken} of {count} were taken in time").into());
+            return Err(format!("only {taken} of {expected} were taken in time").into());
         }
         rt::time::sleep(LOOK_EVERY).await;
     }
