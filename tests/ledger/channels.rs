@@ -1,5 +1,6 @@
-//! Channels under fire: webhooks of a user that work, fail at first, or are slow, while the service is killed. Each message
-//! must end as taken, and the receiver must know of it.
+//! Channels under fire: webhooks and browsers of a user that work, fail at first, are slow, or end, while the service is killed
+//! and the user acknowledges. Each message must end as taken, and the receiver must know of it; or as cancelled by an
+//! acknowledgement, or as failed because its browser ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -26,24 +27,38 @@ use companion::{
     },
 };
 use diesel::prelude::*;
+use serde_json::Value;
 
-/// Paths of the webhooks, which are the names of the channels.
+use crate::crash::Seeded;
+
+/// Paths of the webhooks and browsers, which are the names of the channels.
 const STEADY: &str = "/steady";
 const FAILING: &str = "/failing";
 const SLOW: &str = "/slow";
-const PATHS: [&str; 3] = [STEADY, FAILING, SLOW];
-/// Time that the slow one takes.
+const PUSH: &str = "/push";
+const SLOW_PUSH: &str = "/push/slow";
+const GONE_PUSH: &str = "/push/gone";
+const PATHS: [&str; 6] = [STEADY, FAILING, SLOW, PUSH, SLOW_PUSH, GONE_PUSH];
+/// Messages that the browser takes before its subscription ends.
+const TAKEN_BEFORE: usize = 5;
+/// A browser's keys (RFC 8291, section 5).
+const P256DH: &str = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
+const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
+/// Time that the slow ones take.
 const TAKES: Duration = Duration::from_millis(50);
 /// Longer than the service waits for an answer.
 const HANGS: Duration = Duration::from_secs(9);
 
-/// Messages as the receiver has seen them, by their ids.
+/// Messages as the receiver has seen them, by their ids; those to browsers by path and topic.
 #[derive(Default)]
 struct Seen {
     attempts: HashMap<String, usize>,
     /// Attempts that were answered with success.
     taken: HashSet<String>,
-    hung: bool,
+    /// Paths that have hung once.
+    hung: HashSet<String>,
+    /// Paths of the links by which alarms are acknowledged.
+    acks: Vec<String>,
 }
 
 /// The other side of the channels.
@@ -61,10 +76,14 @@ enum Reply {
 fn reply(path: &str, id: &str, seen: &mut Seen) -> Reply {
     let attempts = seen.attempts.entry(id.to_owned()).or_default();
     *attempts += 1;
-    if path == FAILING && *attempts == 1 {
-        if !std::mem::replace(&mut seen.hung, true) {
-            return Reply::Hang;
-        }
+    let is_first = *attempts == 1;
+    if (path == FAILING || path == SLOW_PUSH) && is_first && seen.hung.insert(path.to_owned()) {
+        return Reply::Hang;
+    }
+    if path == GONE_PUSH && seen.taken.iter().filter(|taken| taken.starts_with(GONE_PUSH)).count() >= TAKEN_BEFORE {
+        return Reply::Fail(410);
+    }
+    if path == FAILING && is_first {
         match id.bytes().map(usize::from).sum::<usize>() % 3 {
             0 => return Reply::Fail(503),
             1 => return Reply::Fail(429),
@@ -74,8 +93,22 @@ fn reply(path: &str, id: &str, seen: &mut Seen) -> Reply {
     Reply::Take
 }
 
-async fn receive(request: HttpRequest, _: web::Bytes, seen: web::Data<Mutex<Seen>>) -> HttpResponse {
-    let id = request.headers().get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+/// The id of a message to a browser: push services keep the newest of each topic.
+fn pushed(path: &str, topic: &str) -> String {
+    format!("{path} {topic}")
+}
+
+async fn receive(request: HttpRequest, body: web::Bytes, seen: web::Data<Mutex<Seen>>) -> HttpResponse {
+    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let id = match header("topic") {
+        Some(topic) => pushed(request.path(), topic),
+        None => header("webhook-id").unwrap_or_default().to_owned(),
+    };
+    if let Ok(message) = serde_json::from_slice::<Value>(&body)
+        && let Some((_, token)) = message["data"]["ackUrl"].as_str().and_then(|url| url.split_once("/a/"))
+    {
+        seen.lock().unwrap().acks.push(format!("/a/{token}"));
+    }
     let reply = reply(request.path(), &id, &mut seen.lock().unwrap());
     match reply {
         Reply::Hang => {
@@ -84,7 +117,7 @@ async fn receive(request: HttpRequest, _: web::Bytes, seen: web::Data<Mutex<Seen
         }
         Reply::Fail(status) => HttpResponse::build(status.try_into().unwrap()).finish(),
         Reply::Take => {
-            if request.path() == SLOW {
+            if [SLOW, SLOW_PUSH].contains(&request.path()) {
                 rt::time::sleep(TAKES).await;
             }
             seen.lock().unwrap().taken.insert(id);
@@ -104,13 +137,24 @@ impl Receiver {
         Self { base, seen: known }
     }
 
+    /// The path of a link that acknowledges, of those that were sent so far.
+    pub fn ack_path(&self, random: &mut Seeded) -> Option<String> {
+        let acks = &self.seen.lock().unwrap().acks;
+        (!acks.is_empty()).then(|| acks[random.below(acks.len())].clone())
+    }
+
     /// Adds the channels of this user.
     pub async fn add_channels(&self, context: &ApiContext, user: &UserId) {
         let made: Vec<_> = PATHS
             .into_iter()
             .map(|path| {
-                let secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()];
-                let target = ChannelTarget::Webhook { url: format!("{}{path}", self.base), secrets, template: None };
+                let (url, secrets) =
+                    (format!("{}{path}", self.base), vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()]);
+                let target = if path.starts_with(PUSH) {
+                    ChannelTarget::WebPush { endpoint: url, p256dh: P256DH.to_owned(), auth: AUTH.to_owned() }
+                } else {
+                    ChannelTarget::Webhook { url, secrets, template: None }
+                };
                 context.services.channels.new_channel(user, path.to_owned(), &target)
             })
             .collect();
@@ -156,39 +200,80 @@ fn messages(pool: &Pool) -> Vec<Message> {
     pool.read_blocking(|db| Ok(row::deliveries.select(columns).load(db)?)).unwrap()
 }
 
+/// What became of incidents.
+struct Fates {
+    /// Incidents of which the user has taken note.
+    acknowledged: HashSet<String>,
+    /// Incidents with those that are a part of them now.
+    parts: HashMap<String, Vec<String>>,
+}
+
+fn fates(pool: &Pool) -> Fates {
+    let read = |db: &mut Db| {
+        use schema::{incident_acks as a, merged_incidents as m};
+        let acknowledged = a::table.select(a::incident_id).load::<String>(db)?.into_iter().collect();
+        let mut parts: HashMap<String, Vec<String>> = HashMap::new();
+        for (part, whole) in m::table.select((m::id, m::incident_id)).load::<(String, String)>(db)? {
+            parts.entry(whole).or_default().push(part);
+        }
+        Ok(Fates { acknowledged, parts })
+    };
+    pool.read_blocking(read).unwrap()
+}
+
+impl Fates {
+    /// True if the receiver took this message, which for a browser may have come about a part.
+    fn is_taken(&self, seen: &Seen, path: &str, id: &str, incident: &str) -> bool {
+        if !path.starts_with(PUSH) {
+            return seen.taken.contains(id);
+        }
+        let parts = self.parts.get(incident).into_iter().flatten().map(String::as_str);
+        let mut topics = parts.chain([incident]).map(|incident| incident.replace('-', ""));
+        topics.any(|topic| seen.taken.contains(&pushed(path, &topic)))
+    }
+}
+
 /// The promises that do not hold for these incidents.
 pub fn judge(pool: &Pool, user: &UserId, receiver: &Receiver, incidents: &[String]) -> Vec<String> {
     let mut broken = Vec::new();
     let known = pool.read_blocking(|db| channels::list(db, user)).unwrap();
     let names: BTreeMap<String, String> = known.into_iter().map(|channel| (channel.id, channel.name)).collect();
-    let messages = messages(pool);
+    let (messages, fates, seen) = (messages(pool), fates(pool), receiver.seen.lock().unwrap());
     let mut of_incident: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (id, incident, channel, state, reason) in &messages {
         let label = format!("message {id} about {incident} by {}", names[channel]);
-        let ends_well = state == "accepted" || state == "failed" && reason.is_some();
-        if !ends_well {
-            broken.push(format!("{label} is {state} because of {reason:?}"));
+        let path = names[channel].as_str();
+        match (state.as_str(), reason.as_deref()) {
+            ("accepted", _) if fates.is_taken(&seen, path, id, incident) => {}
+            ("accepted", _) => broken.push(format!("{label} is accepted, and the receiver never took it")),
+            ("cancelled", _) if fates.acknowledged.contains(incident) => {}
+            ("failed", Some("gone")) if path == GONE_PUSH => {}
+            // The receiver takes every second attempt.
+            _ => broken.push(format!("{label} is {state} because of {reason:?}")),
         }
-        if state == "failed" {
-            broken.push(format!("{label} failed, and the receiver takes every second attempt"));
-        }
-        if state == "accepted" && !receiver.seen.lock().unwrap().taken.contains(id) {
-            broken.push(format!("{label} is accepted, and the receiver never took it"));
-        }
-        of_incident.entry(incident).or_default().insert(&names[channel]);
+        of_incident.entry(incident).or_default().insert(path);
     }
     for incident in incidents {
-        let sent = of_incident.get(incident.as_str()).cloned().unwrap_or_default();
-        if sent != BTreeSet::from(PATHS) {
+        let mut sent = of_incident.get(incident.as_str()).cloned().unwrap_or_default();
+        sent.insert(GONE_PUSH);
+        // A whole of which a part was acknowledged is acknowledged, too.
+        if sent != BTreeSet::from(PATHS) && !fates.acknowledged.contains(incident) {
             broken.push(format!("incident {incident} was sent by {sent:?} only"));
         }
     }
     broken
 }
 
-/// Counts for the summary: messages, attempts at the receiver, and those that it saw more than once.
-pub fn figures(pool: &Pool, receiver: &Receiver) -> (usize, usize, usize) {
-    let seen = receiver.seen.lock().unwrap();
+/// Figures of the messages, and of the receiver, in a line.
+pub fn figures(pool: &Pool, receiver: &Receiver) -> String {
+    let (messages, seen) = (messages(pool), receiver.seen.lock().unwrap());
     let again = seen.attempts.values().filter(|attempts| **attempts > 1).count();
-    (messages(pool).len(), seen.attempts.values().sum(), again)
+    let count = |state: &str| messages.iter().filter(|message| message.3 == state).count();
+    format!(
+        "{} messages by channels in {} attempts, {again} of them more than once; {} cancelled, {} failed",
+        messages.len(),
+        seen.attempts.values().sum::<usize>(),
+        count("cancelled"),
+        count("failed"),
+    )
 }

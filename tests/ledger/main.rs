@@ -24,6 +24,8 @@ const NAME: &str = "ledger_under_fire";
 const ALARMS: usize = 150;
 /// Alarms that go off at once in the end.
 const WALL: usize = 500;
+/// Acknowledgements while the messages of those wait.
+const ACKS: usize = 20;
 const SEED: u64 = 20_261_121;
 /// Longest wait for anything; only a run that fails waits this long.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -83,6 +85,9 @@ async fn run(options: &Options) -> Vec<String> {
     }
     trial.kill().await;
     trial.wall(WALL).await;
+    for _ in 0..ACKS {
+        trial.acknowledge().await;
+    }
     trial.settle().await;
     let took = began.elapsed();
 
@@ -107,8 +112,7 @@ async fn run(options: &Options) -> Vec<String> {
         heard("delivered_later"),
         heard("unheard"),
     );
-    let (messages, attempts, again) = channels::figures(&trial.pool, &trial.receiver);
-    println!("{messages} messages by channels in {attempts} attempts, {again} of them more than once");
+    println!("{}; {} acknowledgements", channels::figures(&trial.pool, &trial.receiver), trial.acks);
     let known: Vec<String> = incidents.iter().map(|incident| incident.id.clone()).collect();
     let mut broken = verdict::judge(&trial, &rows, &incidents);
     broken.extend(channels::judge(&trial.pool, &trial.user, &trial.receiver, &known));

@@ -84,6 +84,9 @@ pub struct Trial {
     cuts: u32,
     pub kills: u32,
     pub freezes: u32,
+    http: reqwest::Client,
+    /// Acknowledgements that were taken.
+    pub acks: usize,
 }
 
 impl Trial {
@@ -167,6 +170,8 @@ impl Trial {
             cuts: 0,
             kills: 0,
             freezes: 0,
+            http,
+            acks: 0,
         }
     }
 
@@ -412,9 +417,16 @@ impl Trial {
         self.fickle[which].order(order);
     }
 
+    /// The user acknowledges an alarm, by the link in one of its messages.
+    pub async fn acknowledge(&mut self) {
+        let (Some(path), Some(service)) = (self.receiver.ack_path(&mut self.random), &self.service) else { return };
+        let answer = self.http.post(format!("{}{path}", service.addresses.api)).send().await.expect("it runs");
+        self.acks += usize::from(answer.status() == 200);
+    }
+
     /// Does one thing; a burst has `most` pushes at most.
     pub async fn act(&mut self, most: usize) {
-        match self.random.below(20) {
+        match self.random.below(22) {
             0..=7 => self.burst(most),
             8..=9 => self.make_sure().await,
             10..=12 => self.live().await,
@@ -425,7 +437,8 @@ impl Trial {
             }
             16 => self.cut().await,
             17 => self.freeze().await,
-            _ => self.kill().await,
+            18..=19 => self.kill().await,
+            _ => self.acknowledge().await,
         }
         if self.pushes.unacknowledged(ACCOUNT) > WAITING {
             self.drained(WAITING / 4).await;
