@@ -113,7 +113,7 @@ impl PushServices {
         Ok(Self { living, dead, taken: figures })
     }
 
-    /// That of this user.
+    /// The one of this user.
     fn of(&self, number: usize) -> &str {
         match &self.dead {
             Some((_, dead)) if number % 2 == 1 => dead,
@@ -122,7 +122,7 @@ impl PushServices {
         }
     }
 
-    /// Messages of so many users that are taken.
+    /// Messages to this number of users that are taken.
     fn taken_of(&self, count: usize) -> usize {
         if self.dead.is_some() { count.div_ceil(2) } else { count }
     }

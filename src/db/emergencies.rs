@@ -34,7 +34,7 @@ pub type EmergencyPlace = (Timestamp, String);
 /// A page of emergencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Emergencies {
-    /// Those whose raid is acknowledged or over, or whose user may no longer watch the server.
+    /// Emergencies whose raid is acknowledged or over, or whose user may no longer watch the server.
     pub over: Vec<Emergency>,
     /// The end of the page; `None`: there is no further one.
     pub next: Option<EmergencyPlace>,

@@ -27,11 +27,11 @@ const MOST: usize = 500;
 pub enum OriginSign {
     /// There was an answer.
     Answered,
-    /// It takes nothing for so long.
+    /// An answer that it takes nothing for so long.
     Busy(TimeDelta),
     /// There was no connection, or no answer in time.
     Silent,
-    /// It was not asked.
+    /// No question was put.
     Unasked,
 }
 
@@ -55,7 +55,7 @@ impl OriginSign {
 /// Change of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OriginChange {
-    /// It is held, because of this fault.
+    /// Held, because of this fault.
     Held(ChannelFault),
     Released,
 }

@@ -200,7 +200,7 @@ fn messages(pool: &Pool) -> Vec<Message> {
     pool.read_blocking(|db| Ok(row::deliveries.select(columns).load(db)?)).unwrap()
 }
 
-/// What became of incidents.
+/// The fates of incidents.
 struct Fates {
     /// Incidents of which the user has taken note.
     acknowledged: HashSet<String>,

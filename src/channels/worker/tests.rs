@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Mutex};
+use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
 use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
@@ -42,7 +42,7 @@ struct Receiver {
     answers: watch::Sender<bool>,
     /// True: the first host takes messages; otherwise there is no connection.
     takes: watch::Sender<bool>,
-    worker: actix::JoinHandle<()>,
+    worker: tokio::task::JoinHandle<()>,
 }
 
 impl Drop for Receiver {
@@ -176,7 +176,7 @@ async fn send_while_frozen(pool: &Pool, mut freeze: impl FnMut(bool)) {
     receiver.answers.send_replace(true);
     // By the second, the worker's own write has failed.
     for _ in 0..2 {
-        let noted = pool.write(|db: &mut Db| channels::rename(db, &"nobody".into(), &"none".into(), "")).await;
+        let noted = pool.write(|db: &mut Db| channels::rename(db, &"other".into(), &"other".into(), "")).await;
         assert!(noted.is_err(), "it is frozen");
     }
     while let Ok((host, id)) = receiver.received.try_recv() {
