@@ -34,11 +34,10 @@ export function onSignedOut(handler) {
 export const served = { date: 0, at: 0 };
 
 /**
- * @param {string} method @param {string} path @param {any} [body] sent as JSON
- * @param {Record<string, string>} [headers]
+ * @param {string} method @param {string} path @param {any} [body] sent as JSON @param {any} [headers]
  * @returns {Promise<any>} the JSON of the answer; a Blob if it is a picture; null if it is empty
  */
-export async function call(method, path, body, headers = {}) {
+async function call(method, path, body, headers = {}) {
   const isJson = body !== undefined;
   let answer;
   try {
@@ -87,14 +86,19 @@ export function newKey() {
   return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
 }
 
-/** @param {string} path @returns {Promise<any>} */
-export const get = (path) => call("GET", path);
+// What is sent and what comes is of the types of the route that a path is of: tests/web/contract has them.
 
-/** @param {string} path @param {any} [body] @param {Record<string, string>} [headers] @returns {Promise<any>} */
-export const post = (path, body, headers) => call("POST", path, body, headers);
+/** @type {<const Path extends string>(path: Path, ...given: Given<"get", Path>) => Promise<Answer<"get", Path>>} */
+export const get = (path, ...given) => call("GET", path, ...given);
 
-/** @param {string} path @param {any} body @returns {Promise<any>} */
-export const patch = (path, body) => call("PATCH", path, body);
+/** @type {<const Path extends string>(path: Path, ...given: Given<"post", Path>) => Promise<Answer<"post", Path>>} */
+export const post = (path, ...given) => call("POST", path, ...given);
 
-/** @param {string} path @returns {Promise<any>} */
-export const remove = (path) => call("DELETE", path);
+/** @type {<const Path extends string>(path: Path, ...given: Given<"put", Path>) => Promise<Answer<"put", Path>>} */
+export const put = (path, ...given) => call("PUT", path, ...given);
+
+/** @type {<const Path extends string>(path: Path, ...given: Given<"patch", Path>) => Promise<Answer<"patch", Path>>} */
+export const patch = (path, ...given) => call("PATCH", path, ...given);
+
+/** @type {<const Path extends string>(path: Path, ...given: Given<"delete", Path>) => Promise<Answer<"delete", Path>>} */
+export const remove = (path, ...given) => call("DELETE", path, ...given);

@@ -1,6 +1,6 @@
 // This browser as a channel: subscribes it to pushes of the service, keeps that known, and ends it.
 
-import { API, call, get, Problem, remove } from "./api.js";
+import { API, get, Problem, post, put, remove } from "./api.js";
 import { PUSH } from "./words/push.js";
 
 /** The worker, at the root: it is of the whole service. */
@@ -79,8 +79,8 @@ export async function prepare() {
 
 /**
  * The channel of this browser among those of the user.
- * @param {string} user @param {any[]} channels
- * @returns {Promise<{ state: "off" | "on" | "lost", channel?: any }>} `lost`: pushes to the channel do not arrive here
+ * @param {string} user @param {Api["ChannelView"][]} channels
+ * @returns {Promise<{ state: "off" | "on" | "lost", channel?: Api["ChannelView"] }>} `lost`: pushes to the channel do not arrive here
  */
 export async function deviceState(user, channels) {
   const mine = kept();
@@ -94,7 +94,7 @@ export async function deviceState(user, channels) {
 
 /**
  * Subscribes this browser, in the handler of a click, and makes it a channel of the user.
- * @param {{ user: string, prepared: Awaited<ReturnType<typeof prepare>>, channel?: any }} given `channel`: that of this
+ * @param {{ user: string, prepared: Awaited<ReturnType<typeof prepare>>, channel?: Api["ChannelView"] | null }} given `channel`: that of this
  *   browser, if there is one
  */
 export async function subscribe({ user, prepared, channel = null }) {
@@ -103,6 +103,9 @@ export async function subscribe({ user, prepared, channel = null }) {
   await connect(user, prepared, channel);
 }
 
+/**
+ * @param {string} user @param {Awaited<ReturnType<typeof prepare>>} prepared @param {Api["ChannelView"] | null} channel
+ */
 async function connect(user, { registration, key }, channel) {
   let subscription = await subscribed(registration, key);
   let id = channel && (await replace(channel.id, subscription));
@@ -145,13 +148,12 @@ function body(subscription) {
 }
 
 async function add(subscription) {
-  const channel = { kind: "webPush", name: browserName(), subscription: body(subscription) };
-  return (await call("POST", "/channels", channel)).id;
+  return (await post("/channels", { kind: "webPush", name: browserName(), subscription: body(subscription) })).id;
 }
 
-/** @returns {Promise<string>} the id; empty: the channel is gone from the service */
+/** @param {string} id @param {any} subscription @returns {Promise<string>} the id; empty: the channel is gone from the service */
 async function replace(id, subscription) {
-  return call("PUT", `/channels/${id}/subscription`, body(subscription)).then(
+  return put(`/channels/${id}/subscription`, body(subscription)).then(
     () => id,
     (problem) => {
       if (problem.status !== 404) throw problem;
@@ -184,7 +186,7 @@ export async function keepSubscribed(user) {
   const { channels } = await get("/channels");
   const { state, channel } = await deviceState(user, channels);
   // Another device of the user has deleted the channel.
-  if (state === "off") return unsubscribe(user).then(() => "");
+  if (state === "off" || !channel) return unsubscribe(user).then(() => "");
   const hindrance = obstacle();
   if (hindrance) return PUSH.obstacles[hindrance];
   if (Notification.permission !== "granted") return PUSH.lost;

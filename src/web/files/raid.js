@@ -10,12 +10,12 @@ export const RINGS_UNTIL = 5 * 60_000;
 const KNOWN_FOR = 5 * 60_000;
 
 /**
- * @typedef {{ serverId: string, serverName: string, id: string, raid: any }} Incident an entry of `state.raids` of a server
+ * @typedef {{ serverId: string, serverName: string, id: string, raid: Relay["Incident"] }} Incident an entry of `state.raids` of a server
  */
 
-/** True while this user has not taken note of it. @param {any} raid @param {string} me */
+/** True while this user has not taken note of it. @param {Relay["Incident"]} raid @param {string} me */
 export function isUnknown(raid, me) {
-  return !raid.acks?.[me];
+  return !raid.acks[me];
 }
 
 /**
@@ -25,13 +25,12 @@ export function isUnknown(raid, me) {
  * @returns {{ open: Incident[], known: Incident[] }}
  */
 export function shown(incidents, me, now) {
+  /** @param {Incident} a @param {Incident} b */
   const newest = (a, b) => (a.raid.lastAt < b.raid.lastAt ? 1 : -1);
   const open = incidents.filter(({ raid }) => isUnknown(raid, me)).sort(newest);
   const known = incidents.filter(({ raid }) => {
-    const at = Object.values(raid.acks ?? {})
-      .sort()
-      .at(-1);
-    return !isUnknown(raid, me) && now - Date.parse(at) < KNOWN_FOR;
+    const at = Object.values(raid.acks).sort().at(-1);
+    return !isUnknown(raid, me) && now - Date.parse(at ?? "") < KNOWN_FOR;
   });
   return { open, known: known.sort(newest) };
 }
@@ -51,7 +50,7 @@ export function toRaise(incidents, me, now, raised) {
 
 /**
  * The sentence of an incident, for the bar and for screen readers.
- * @param {any} raid @param {string} age of its last trigger
+ * @param {Parameters<typeof RAID.sentence>[0]} raid @param {string} age of its last trigger
  */
 export function sentence(raid, age) {
   return RAID.sentence(raid, age);

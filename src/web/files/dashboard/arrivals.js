@@ -85,8 +85,9 @@ export function followChannels(notices) {
 
 /** Names each device that is paired, which may be one that the user knows nothing of. @param {HTMLElement} notices */
 export function followPairings(notices) {
-  on("message", ({ type, device }) => {
-    if (type !== "devicePaired") return;
+  on("message", (/** @type {Relay["ServerMessage"]} */ message) => {
+    if (message.type !== "devicePaired") return;
+    const { device } = message;
     const name = device.label || (device.serverId ? ARRIVALS.overlay : ARRIVALS.helper);
     notices.append(
       notice(

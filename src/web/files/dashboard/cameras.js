@@ -5,12 +5,13 @@ import { attribute, bdi, button, clean, fill, h, icon, iconButton, text } from "
 import { ago, now } from "../ui/time.js";
 import { DEVICES } from "../words/devices.js";
 import { editDevice } from "./device-form.js";
-import { live } from "./live.js";
+import { currentServer, live } from "./live.js";
 
 /** Pause between pictures while one keeps looking, and the longest time of that, milliseconds. */
 const PAUSE = 2000;
 const LONGEST = 2 * 60_000;
 
+/** @param {{ id: string }} camera */
 export function cameraRow({ id }) {
   const title = h("span", { class: "title" });
   const facts = h("span", {});
@@ -30,12 +31,12 @@ export function cameraRow({ id }) {
     editor,
     h("div", { class: "wide" }, picture, words, fault, h("div", { class: "actions" }, look, keep)),
   );
+  const server = currentServer().id;
   let until = 0;
   let url = "";
   let isGone = false;
 
   async function pull() {
-    const server = live.current.id;
     look.disabled = true;
     text(words, picture.hidden ? DEVICES.looking : words.textContent);
     fill(fault);
@@ -76,6 +77,7 @@ export function cameraRow({ id }) {
     stop();
     URL.revokeObjectURL(url);
   };
+  /** @param {{ device: Relay["Device"] }} camera */
   element.update = ({ device }) => {
     element.device = device;
     const name = clean(device.label || device.name || id);
@@ -109,8 +111,9 @@ export function cameraForm() {
   );
   let known = "";
   input.addEventListener("focus", async () => {
-    if (known === live.current.id) return;
-    known = live.current.id;
+    const { id } = currentServer();
+    if (known === id) return;
+    known = id;
     const { cameras } = await get(`/paired-servers/${known}/cameras`).catch(() => ({ cameras: [] }));
     fill(
       list,
@@ -124,7 +127,7 @@ export function cameraForm() {
     event.preventDefault();
     fill(fault);
     try {
-      await post(`/paired-servers/${live.current.id}/devices`, { cameraId: input.value.trim() });
+      await post(`/paired-servers/${currentServer().id}/devices`, { cameraId: input.value.trim() });
       input.value = "";
     } catch (problem) {
       fill(fault, icon("warning"), problem.errors?.[0]?.message ?? problem.message);

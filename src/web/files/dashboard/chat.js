@@ -6,7 +6,7 @@ import { clock } from "../ui/time.js";
 import { PAST } from "../words/feed.js";
 import { CHAT } from "../words/team.js";
 import { avatar } from "./avatar.js";
-import { live, on } from "./live.js";
+import { currentServer, live, on } from "./live.js";
 
 export function chatBlock() {
   const log = h("div", { class: "scroll", role: "log", "aria-label": CHAT.title, tabindex: "0", "aria-live": "off" });
@@ -29,7 +29,7 @@ export function chatBlock() {
     send.disabled = true;
     fill(fault);
     try {
-      await post(`/paired-servers/${live.current.id}/chat`, { text: words });
+      await post(`/paired-servers/${currentServer().id}/chat`, { text: words });
       input.value = "";
     } catch (problem) {
       fill(fault, icon("warning"), problem.message);
@@ -57,7 +57,7 @@ export function chatBlock() {
   return element;
 }
 
-/** @param {any} entry */
+/** @param {import("./live.js").Line} entry */
 function line({ author, authorId, text, ts }) {
   const picture = avatar(authorId);
   picture.show(author);

@@ -4,13 +4,13 @@ import { patch, remove } from "../api.js";
 import { button, fill, h } from "../ui/dom.js";
 import { field, form, sureButton } from "../ui/form.js";
 import { DEVICES } from "../words/devices.js";
-import { emit, live } from "./live.js";
+import { currentServer, emit } from "./live.js";
 
-/** Opens or closes the form of a device. @param {string} id @param {any} device @param {any} editor its element */
+/** Opens or closes the form of a device. @param {string} id @param {Relay["Device"]} device @param {any} editor its element */
 export function editDevice(id, device, editor) {
   editor.hidden = !editor.hidden;
   if (editor.hidden) return;
-  const path = `/paired-servers/${live.current.id}/devices/${id}`;
+  const path = /** @type {const} */ (`/paired-servers/${currentServer().id}/devices/${id}`);
   const label = h("input", { maxlength: "60", value: device.label ?? device.name });
   const close = () => {
     editor.hidden = true;

@@ -1,7 +1,7 @@
 // Devices of the server that is shown, by kind.
 
 import { attribute, bdi, clean, empty, fill, h, icon, iconButton, keyed, text } from "../ui/dom.js";
-import { ago, countdown, everySecond, until } from "../ui/time.js";
+import { ago, countdown, everySecond, now, until } from "../ui/time.js";
 import { DEVICES } from "../words/devices.js";
 import { PAST } from "../words/feed.js";
 import { cameraForm, cameraRow } from "./cameras.js";
@@ -10,7 +10,7 @@ import { staleNote } from "./freshness.js";
 import { groupsBlock } from "./groups.js";
 import { itemIcon } from "./items.js";
 import { lastTrigger } from "./last-triggers.js";
-import { emit, live, on } from "./live.js";
+import { currentServer, emit, live, on } from "./live.js";
 
 const KINDS = ["alarm", "switch", "storageMonitor", "camera", "unknown"];
 const ICONS = { switch: "power", alarm: "bell", storageMonitor: "boxes", camera: "camera" };
@@ -20,7 +20,8 @@ const UPKEEP_LOW = 24 * 3600_000;
 /** Wanted states of switches that the game has not shown yet, and faults, by server and device. */
 const wanted = new Map();
 const faults = new Map();
-const keyOf = (id) => `${live.current.id} ${id}`;
+/** @param {string} id */
+const keyOf = (id) => `${live.current?.id} ${id}`;
 
 export function devicesPanel() {
   const groups = KINDS.map((kind) => ({
@@ -54,7 +55,7 @@ export function devicesPanel() {
       const members = devices.filter(({ device }) => (KINDS.includes(device.kind) ? device.kind : "unknown") === kind);
       const isShown = members.length > 0 || (devices.length > 0 && (kind === "alarm" || kind === "camera"));
       head.hidden = !isShown;
-      keyed(list, members, ({ id }) => `${live.current.id} ${id}`, kind === "camera" ? cameraRow : row);
+      keyed(list, members, ({ id }) => keyOf(id), kind === "camera" ? cameraRow : row);
       if (kind === "alarm")
         fill(noAlarm, isShown && members.length === 0 && empty(DEVICES.noAlarm, DEVICES.noAlarmWhy));
     }
@@ -69,9 +70,10 @@ export function devicesPanel() {
   return element;
 }
 
+/** @param {Relay["Device"]} device */
 const nameOf = (device) => clean(device.label || device.name);
 
-/** A switch, an alarm or a storage monitor. */
+/** A switch, an alarm or a storage monitor. @param {{ id: string, device: Relay["Device"] }} given */
 function row({ id, device }) {
   const title = h("span", { class: "title", id: `device-${id}` });
   const facts = h("span", {});
@@ -93,6 +95,7 @@ function row({ id, device }) {
     editor,
     content,
   );
+  /** @param {{ device: Relay["Device"] }} given */
   element.update = ({ device }) => {
     element.place = device;
     map.hidden = device.x === null;
@@ -103,7 +106,7 @@ function row({ id, device }) {
       if (device.kind === "switch") attribute(control, "aria-label", nameOf(device));
     }
     const why = DEVICES.reachable[device.reachable] ?? "";
-    const last = device.kind === "alarm" ? lastTrigger(live.current, id) : null;
+    const last = device.kind === "alarm" && live.current ? lastTrigger(live.current, id) : null;
     text(facts, [device.grid, last && DEVICES.lastAt(ago(last)), why].filter(Boolean).join(" · "));
     element.classList.toggle("is-old", device.reachable !== "ok" && device.reachable !== "pending");
     back.update(device);
@@ -120,7 +123,7 @@ function row({ id, device }) {
   return element;
 }
 
-/** A switch that shows the state of the game, and the wanted one until the game shows that. */
+/** A switch that shows the state of the game, and the wanted one until the game shows that. @param {string} id */
 function switchControl(id) {
   const words = h("span", {});
   const element = h("button", { type: "button", class: "switch", role: "switch", onclick: toggle }, words);
@@ -130,6 +133,7 @@ function switchControl(id) {
     command(id, !(wanted.get(keyOf(id)) ?? shown));
   }
 
+  /** @param {Relay["Device"]} device */
   element.update = (device) => {
     shown = device.value === true;
     const wish = wanted.get(keyOf(id));
@@ -142,12 +146,13 @@ function switchControl(id) {
   return element;
 }
 
-/** When a switch turns back that was turned for a time, and a way to leave it as it is. */
+/** When a switch turns back that was turned for a time, and a way to leave it as it is. @param {string} id */
 function turnBack(id) {
   const words = h("span", {});
   let shown = false;
   const stay = h("button", { type: "button", class: "plain", onclick: () => command(id, shown) });
   const element = h("div", { class: "wide turn-back", hidden: true }, icon("clock"), words, stay);
+  /** @param {Relay["Device"]} device */
   element.update = ({ turnsBack, value }) => {
     element.hidden = !turnsBack;
     if (!turnsBack) return;
@@ -159,14 +164,14 @@ function turnBack(id) {
   return element;
 }
 
-/** Gives a switch a value; whatever it was to turn back to is forgotten. */
+/** Gives a switch a value; whatever it was to turn back to is forgotten. @param {string} id @param {boolean} value */
 async function command(id, value) {
   const key = keyOf(id);
   wanted.set(key, value);
   faults.delete(key);
   emit("deviceTouched");
   try {
-    await live.relay.toggle(live.current.id, id, value);
+    await live.relay?.toggle(currentServer().id, id, value);
   } catch (error) {
     faults.set(key, error.message);
   }
@@ -185,12 +190,14 @@ function disableFor(control, reason) {
   attribute(control, "title", reason || null);
 }
 
+/** @param {any} element @param {Relay["Device"]} device */
 function alarmState(element, device) {
   const isRinging = device.value === true;
   attribute(element, "class", `pill ${isRinging ? "is-stale" : ""}`);
   text(element, device.value === null ? "" : isRinging ? `▲ ${DEVICES.ringing}` : DEVICES.quiet);
 }
 
+/** @param {any} element @param {any} content @param {Relay["Device"]} device */
 function storage(element, content, { storage }) {
   const key = JSON.stringify([storage, storage?.protectionExpiresAt && until(storage.protectionExpiresAt)]);
   if (content.dataset.key === key) return;
@@ -198,7 +205,7 @@ function storage(element, content, { storage }) {
   if (!storage) return fill(content, h("p", { class: "quiet" }, DEVICES.unknownContent));
   const left = storage.protectionExpiresAt ? until(storage.protectionExpiresAt) : null;
   const isLow =
-    storage.hasProtection && (left === null || Date.parse(storage.protectionExpiresAt) - Date.now() < UPKEEP_LOW);
+    storage.hasProtection && (left === null || Date.parse(storage.protectionExpiresAt ?? "") - now() < UPKEEP_LOW);
   attribute(element, "class", `pill ${isLow ? "is-stale" : ""}`);
   fill(
     element,

@@ -3,7 +3,7 @@
 import { button, clean, empty, fill, h, icon, keyed } from "../ui/dom.js";
 import { clock } from "../ui/time.js";
 import { FEED, PAST } from "../words/feed.js";
-import { live, loadOlder, on } from "./live.js";
+import { currentServer, live, loadOlder, on } from "./live.js";
 
 /** Kinds of each filter. */
 const GROUPS = {
@@ -36,6 +36,8 @@ const PAGE = 80;
 /** Pages of the service that one press loads at most. */
 const PAGES = 5;
 
+/** @typedef {import("./live.js").Entry} Entry */
+
 /** @param {{ flyTo: (x: number, y: number) => void }} does */
 export function feedBlock({ flyTo }) {
   let group = localStorage.getItem("feed") ?? "";
@@ -67,6 +69,7 @@ export function feedBlock({ flyTo }) {
     update();
   }
 
+  /** @param {Entry} entry */
   const wanted = (entry) => (group === "" ? !isRoutine(entry) : GROUPS[group]?.includes(entry.kind));
 
   function update() {
@@ -85,7 +88,7 @@ export function feedBlock({ flyTo }) {
 
   /** Shows more of what is known, and loads what is not, until there is more of the chosen kinds. */
   async function more() {
-    const server = live.current;
+    const server = currentServer();
     const shown = server.feed.filter(wanted).length;
     room += PAGE;
     press.disabled = true;
@@ -109,18 +112,18 @@ export function feedBlock({ flyTo }) {
   return element;
 }
 
-/** True for what only fills the list: each stop of the vendor, and an alarm's contact, which its raid says already. */
-function isRoutine({ kind, action, data }) {
-  const isStop = kind === "vendor" && (action === "halted" || action === "resumed");
-  return isStop || (kind === "device" && data?.deviceKind === "alarm" && /^turned/.test(action));
+/** True for what only fills the list: each stop of the vendor, and an alarm's contact, which its raid says already. @param {Entry} entry */
+function isRoutine(entry) {
+  if (entry.kind === "vendor") return entry.action === "halted" || entry.action === "resumed";
+  return entry.kind === "device" && entry.data.deviceKind === "alarm" && /^turned/.test(entry.action);
 }
 
+/** @param {Entry} entry @param {(x: number, y: number) => void} flyTo */
 function row(entry, flyTo) {
   const { kind, ts, title, grid, x, y, isNew } = entry;
-  const hasPlace = x !== null && x !== undefined;
   const place =
     grid &&
-    (hasPlace
+    (x !== null && y !== null
       ? h(
           "button",
           { type: "button", class: "place", "aria-label": FEED.place(clean(grid)), onclick: () => flyTo(x, y) },

@@ -4,7 +4,9 @@ import { get, patch, post, remove } from "../api.js";
 import { attribute, bdi, button, clean, fill, h, icon, iconButton, keyed, text } from "../ui/dom.js";
 import { checkbox, chosen, field, form, sureButton } from "../ui/form.js";
 import { DEVICES, GROUPS } from "../words/devices.js";
-import { live, on } from "./live.js";
+import { currentServer, live, on } from "./live.js";
+
+/** @typedef {Api["GroupView"]} Group */
 
 export function groupsBlock() {
   const list = h("ul", { class: "rows" });
@@ -13,6 +15,7 @@ export function groupsBlock() {
   const make = button(GROUPS.make, openMaker, { name: "plus" });
   const offer = h("div", { class: "form" }, h("div", { class: "actions" }, make), maker);
   const element = h("div", { hidden: true }, head, list, offer);
+  /** @type {Group[]} */
   let groups = [];
   let owner = "";
 
@@ -46,7 +49,8 @@ export function groupsBlock() {
     maker.hidden = !maker.hidden;
     attribute(make, "aria-expanded", !maker.hidden);
     if (maker.hidden) return;
-    const { id } = live.current;
+    const { id } = currentServer();
+    /** @param {Api["CreateDeviceGroup"]} group @param {string} key */
     const send = (group, key) => post(`/paired-servers/${id}/device-groups`, group, { "idempotency-key": key });
     const done = () => {
       openMaker();
@@ -70,6 +74,10 @@ function switches() {
     .sort((a, b) => a.name.localeCompare(b.name));
 }
 
+/**
+ * @param {Pick<Group, "name" | "customCommand" | "devices">} group @param {string} submit
+ * @param {(group: Api["CreateDeviceGroup"], key: string) => Promise<any>} send @param {() => void} done
+ */
 function groupForm(group, submit, send, done) {
   const name = h("input", { required: true, maxlength: "64", value: group.name });
   const word = h("input", { maxlength: "32", pattern: "[\\p{L}\\p{N}_\\-]{1,32}", value: group.customCommand ?? "" });
@@ -92,6 +100,7 @@ function groupForm(group, submit, send, done) {
   });
 }
 
+/** @param {Group} given @param {() => void} load */
 function row({ id }, load) {
   const title = h("span", { class: "title" });
   const facts = h("span", {});
@@ -109,10 +118,12 @@ function row({ id }, load) {
     fault,
     editor,
   );
+  /** @type {Group} */
   let group;
   /** @type {boolean | null} */
   let wish = null;
 
+  /** @param {Group} latest */
   element.update = (latest) => {
     group = latest;
     const devices = live.current?.state?.devices ?? {};
@@ -123,7 +134,7 @@ function row({ id }, load) {
       fill(title, bdi(group.name));
       attribute(control, "aria-label", clean(group.name));
     }
-    text(facts, GROUPS.facts(on, group.devices.length, group.customCommand));
+    text(facts, GROUPS.facts(on, group.devices.length, group.customCommand ?? ""));
     attribute(control, "aria-checked", wish ?? isOn);
     attribute(control, "aria-busy", wish === null ? null : "true");
     text(words, (wish ?? isOn) ? DEVICES.on : DEVICES.off);
@@ -140,7 +151,9 @@ function row({ id }, load) {
     element.update(group);
     let faults;
     try {
-      const { outcomes } = await post(`/paired-servers/${live.current.id}/device-groups/${id}/toggle`, { value: wish });
+      const { outcomes } = await post(`/paired-servers/${currentServer().id}/device-groups/${id}/toggle`, {
+        value: wish,
+      });
       const devices = live.current?.state?.devices ?? {};
       const nameOf = (device) => clean(devices[device]?.label || devices[device]?.name || device);
       faults = outcomes
@@ -159,7 +172,7 @@ function row({ id }, load) {
     editor.hidden = !editor.hidden;
     attribute(edit, "aria-expanded", !editor.hidden);
     if (editor.hidden) return;
-    const path = `/paired-servers/${live.current.id}/device-groups/${id}`;
+    const path = /** @type {const} */ (`/paired-servers/${currentServer().id}/device-groups/${id}`);
     const done = () => {
       editor.hidden = true;
       load();

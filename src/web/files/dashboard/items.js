@@ -7,11 +7,9 @@ import { drawing, fill, h } from "../ui/dom.js";
 /** The catalogue is asked for again after this, if it did not come. Milliseconds. */
 const AGAIN = 60_000;
 
-/** @typedef {{ id: string, shortname: string, category: string, iconUrl: string | null }} CatalogueItem */
-
-/** The catalogue by item id, asked for once. @type {Promise<Map<string, CatalogueItem>> | null} */
+/** The catalogue by item id, asked for once. @type {Promise<Map<string, Api["ItemView"]>> | null} */
 let catalogue = null;
-/** @type {Map<string, CatalogueItem>} what came */
+/** @type {Map<string, Api["ItemView"]>} what came */
 let known = new Map();
 let askedAt = Number.NEGATIVE_INFINITY;
 
@@ -30,7 +28,7 @@ function load() {
 export function itemIcon(id) {
   const element = h("span", { class: "item-icon", "aria-hidden": "true" });
   draw();
-  if (known.size === 0) load().then(draw);
+  if (known.size === 0) load()?.then(draw);
   return element;
 
   function draw() {

@@ -1,9 +1,10 @@
 // The user, the servers and their live states. Parts of the page ask to be called when a topic changes.
 
-import { get, onSignedOut, PAGES, served } from "../api.js";
+import { get, onSignedOut, PAGES, Problem, served } from "../api.js";
 import { RelayClient } from "../relay-client.js";
 import { canShare, SharedRelay } from "../relay-shared.js";
 import { setAhead } from "../ui/time.js";
+import { COMMON } from "../words/common.js";
 
 /** Entries of the feed and lines of chat that are kept for each server, and entries with older ones that were asked for. */
 const KEPT = 300;
@@ -18,13 +19,36 @@ const TRAIL = 120;
 /** A jump of more metres is a respawn, not a walk. */
 export const JUMP = 300;
 
+/** @typedef {import("../relay-client.js").RelayStatus} RelayStatus */
+/** @typedef {Api["WorldEvent"] & { missed?: boolean, isNew?: boolean }} Entry of the feed */
+/** @typedef {Api["ChatLineSchema"] & { missed?: boolean }} Line of the chat */
+/** @typedef {{ x: number, y: number, at: number }} Footprint */
+/**
+ * @typedef {object} Server
+ * @property {string} id
+ * @property {Api["PairedServerView"]} info
+ * @property {Relay["StateDocument"] | null} state
+ * @property {Entry[]} feed newest first, as `chat`
+ * @property {string | null} olderFeed the `next` of the last page; null: there are no older ones; empty: some were dropped
+ *   again
+ * @property {"" | "loading" | "loaded" | "failed"} past feed, chat and map from before
+ * @property {number} feedRoom
+ * @property {Line[]} chat
+ * @property {Map<string, Footprint[]>} trails
+ * @property {Api["MapView"] | null} map
+ * @property {number} mapPause
+ * @property {boolean} isMapAsked
+ * @property {number} heardAt
+ */
+
 export const live = {
-  /** @type {any} `/client-config` */ config: null,
-  /** @type {any} `/me` */ me: null,
-  /** @type {Map<string, any>} by id, in the order of the service */ servers: new Map(),
-  /** @type {any} the server that is shown */ current: null,
+  config: /** @type {Api["ClientConfig"]} */ (/** @type {unknown} */ (null)),
+  me: /** @type {Api["Me"]} */ (/** @type {unknown} */ (null)),
+  /** @type {Map<string, Server>} by id, in the order of the service */ servers: new Map(),
+  /** @type {Server | null} the server that is shown */ current: null,
+  /** @type {{ state: RelayStatus["state"], reason: string, retryAt: number, since: number }} */
   connection: { state: "connecting", reason: "", retryAt: 0, since: 0 },
-  /** @type {any} */ relay: null,
+  /** @type {RelayClient | null} */ relay: null,
 };
 
 /** The connection is one for all tabs, where tabs can agree. @type {SharedRelay | null} */
@@ -70,7 +94,7 @@ function emitWaiting() {
   }
 }
 
-/** Begins to watch the servers. @param {any[]} [servers] if they are known; else they are asked for */
+/** Begins to watch the servers. @param {Api["PairedServerView"][]} [servers] if they are known; else they are asked for */
 export async function connect(servers) {
   onSignedOut(() => emit("signedOut"));
   if (live.config.urls.relay) {
@@ -107,7 +131,7 @@ export async function loadServers() {
   takeServers(servers);
 }
 
-/** @param {any[]} servers all that there are */
+/** @param {Api["PairedServerView"][]} servers all that there are */
 function takeServers(servers) {
   const ids = new Set(servers.map(({ id }) => id));
   for (const id of live.servers.keys()) {
@@ -124,20 +148,19 @@ function takeServers(servers) {
         info,
         state: null,
         feed: [],
-        // The `next` of the last page; null: there are no older ones; empty: some were dropped again.
         olderFeed: null,
-        // `loading`, `loaded` or `failed`: feed, chat and map from before.
         past: "",
         feedRoom: KEPT,
         chat: [],
         trails: new Map(),
         map: null,
         mapPause: MAP_PAUSES.least,
+        isMapAsked: false,
         heardAt: 0,
       });
     live.relay?.watch(info.id);
   }
-  if (!live.servers.has(live.current?.id)) show(localStorage.getItem("server") ?? "");
+  if (!live.servers.has(live.current?.id ?? "")) show(localStorage.getItem("server") ?? "");
   emit("servers");
 }
 
@@ -153,14 +176,20 @@ export function show(id) {
   emit("current");
 }
 
-/** Loads once for each server what is not in its state: map, feed and chat. */
+/** The server that is shown. Fails if there is none: the last one may be gone while its panel is open. */
+export function currentServer() {
+  if (!live.current) throw new Problem({ status: 0, code: "no_server", detail: COMMON.noServer });
+  return live.current;
+}
+
+/** Loads once for each server what is not in its state: map, feed and chat. @param {Server} server */
 async function loadPast(server) {
   if (server.past !== "" && server.past !== "failed") return;
   server.past = "loading";
   const loads = [
     loadMap(server),
     get(`/intel/${server.id}/timeline?limit=100`).then(({ entries, next }) => {
-      server.olderFeed = next;
+      server.olderFeed = next ?? null;
       remember(server, "feed", entries);
     }),
     get(`/paired-servers/${server.id}/chat?limit=100`).then(({ lines }) => remember(server, "chat", lines)),
@@ -172,17 +201,21 @@ async function loadPast(server) {
   emitSoon("chat");
 }
 
-/** Loads older entries of the feed. Their places are those of the service: what it calls `next` is asked for. */
+/**
+ * Loads older entries of the feed. Their places are those of the service: what it calls `next` is asked for.
+ * @param {Server} server
+ */
 export async function loadOlder(server) {
   const place = server.olderFeed
     ? `limit=${PAGE}&before=${encodeURIComponent(server.olderFeed)}`
     : `limit=${WHOLE_PAGE}`;
   const { entries, next } = await get(`/intel/${server.id}/timeline?${place}`);
   server.feedRoom = Math.min(MOST, Math.max(server.feedRoom, server.feed.length) + entries.length);
-  server.olderFeed = server.feedRoom === MOST ? null : next;
+  server.olderFeed = server.feedRoom === MOST ? null : (next ?? null);
   remember(server, "feed", entries);
 }
 
+/** @param {Server} server */
 async function loadMap(server) {
   server.map = await get(`/paired-servers/${server.id}/map`).catch((problem) => {
     if (problem.status === 404 || problem.status === 503) return null;
@@ -191,9 +224,9 @@ async function loadMap(server) {
   if (server === live.current) emit("map");
 }
 
-/** Asks for the map again: there was none yet, as after the pairing, or the world is another one. */
+/** Asks for the map again: there was none yet, as after the pairing, or the world is another one. @param {Server} server */
 function keepMap(server) {
-  const { connection, wipedAt } = server.state.server ?? {};
+  const { connection, wipedAt } = server.state?.server ?? {};
   const isOld = server.map
     ? server.map.wipedAt && wipedAt && server.map.wipedAt !== wipedAt
     : connection === "connected";
@@ -205,16 +238,22 @@ function keepMap(server) {
     .finally(() => setTimeout(() => (server.isMapAsked = false), server.mapPause));
 }
 
-/** Puts entries into a list of a server, newest first, each once. */
+/**
+ * Puts entries into a list of a server, newest first, each once.
+ * @template {"feed" | "chat"} List
+ * @param {Server} server @param {List} list @param {Server[List][number][]} entries
+ */
 function remember(server, list, entries) {
-  const known = new Map(server[list].map((entry) => [entry.id ?? entry.ts + entry.title, entry]));
-  for (const entry of entries) known.set(entry.id ?? entry.ts + entry.title, entry);
+  const known = new Map([...server[list], ...entries].map((entry) => [keyOf(entry), entry]));
   const all = [...known.values()].sort((a, b) => (a.ts < b.ts ? 1 : -1));
   const room = list === "feed" ? server.feedRoom : KEPT;
   if (list === "feed" && all.length > room && room < MOST) server.olderFeed = "";
-  server[list] = all.slice(0, room);
+  server[list] = /** @type {any} */ (all.slice(0, room));
   if (server === live.current) emitSoon(list);
 }
+
+/** @param {Entry | Line} entry */
+const keyOf = (entry) => entry.id ?? entry.ts + ("title" in entry ? entry.title : "");
 
 /** Every incident of every server. @returns {import("../raid.js").Incident[]} */
 export function incidents() {
@@ -228,17 +267,18 @@ export function incidents() {
   );
 }
 
-/** @param {any} server */
+/** @param {Server} server */
 export function nameOf(server) {
-  return server.state?.server?.name || server.info.name || server.info.address;
+  return server.state?.server?.name || server.info.name;
 }
 
 const handlers = {
+  /** @param {RelayStatus} status */
   status({ state, reason = "", retryAt = 0 }) {
     const since = state === "live" ? 0 : live.connection.since || Date.now();
     live.connection = { state, reason, retryAt, since };
     if (state === "live") {
-      setAhead(live.relay.serviceTime() - Date.now());
+      if (live.relay) setAhead(live.relay.serviceTime() - Date.now());
       if (live.current?.past === "failed") loadPast(live.current);
     }
     if (state === "signed_out") {
@@ -248,6 +288,7 @@ const handlers = {
     }
     emit("connection");
   },
+  /** @param {string} id @param {Relay["StateDocument"]} state @param {Set<string>} changed */
   state(id, state, changed) {
     const server = live.servers.get(id);
     if (!server) return;
@@ -262,12 +303,14 @@ const handlers = {
     if (changed.has("raids")) emitSoon("places");
     keepMap(server);
   },
+  /** @param {string} id @param {Relay["WorldEvent"]} event @param {boolean} missed */
   event(id, event, missed) {
     const server = live.servers.get(id);
     if (!server) return;
     remember(server, "feed", [{ ...event, missed, isNew: true }]);
     if (event.kind === "raid") emit("raids");
   },
+  /** @param {string} id @param {Relay["ChatMessage"]} line @param {boolean} missed */
   chat(id, line, missed) {
     const server = live.servers.get(id);
     if (server) remember(server, "chat", [{ ...line, missed }]);
@@ -278,22 +321,23 @@ const handlers = {
   lost() {
     loadServers().catch(() => {});
   },
+  /** @param {Relay["ServerMessage"]} message */
   message(message) {
     emit("message", message);
   },
 };
 
-/** Adds the places of members to their trails. */
+/** Adds the places of members to their trails. @param {Server} server */
 function trace(server) {
   const at = performance.now();
-  for (const [id, member] of Object.entries(server.state.team?.members ?? {})) {
-    if (member.x === null) continue;
+  for (const [id, { x, y }] of Object.entries(server.state?.team?.members ?? {})) {
+    if (x === null || y === null) continue;
     let trail = server.trails.get(id);
     if (!trail) server.trails.set(id, (trail = []));
     const last = trail.at(-1);
-    if (last && last.x === member.x && last.y === member.y) continue;
-    if (last && Math.hypot(last.x - member.x, last.y - member.y) > JUMP) trail.length = 0;
-    trail.push({ x: member.x, y: member.y, at });
+    if (last && last.x === x && last.y === y) continue;
+    if (last && Math.hypot(last.x - x, last.y - y) > JUMP) trail.length = 0;
+    trail.push({ x, y, at });
     if (trail.length > TRAIL) trail.shift();
   }
 }

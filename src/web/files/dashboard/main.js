@@ -69,7 +69,10 @@ async function start() {
   }
 }
 
-/** What this page asks first, if the service answered it within the page: it does for those who are signed in. */
+/**
+ * What this page asks first, if the service answered it within the page: it does for those who are signed in.
+ * @returns {{ config: Api["ClientConfig"], me: Api["Me"], servers: Api["PairedServerView"][] } | null}
+ */
 function firstAnswers() {
   return JSON.parse(document.getElementById("answers")?.textContent || "null");
 }

@@ -11,6 +11,8 @@ import { incidents, live, nameOf, on, show } from "./live.js";
 /** Incidents that go on and are shown whole, on a phone one; the others are counted. One is shown whole in any case. */
 const WHOLE = 2;
 
+/** @typedef {import("../raid.js").Incident} Incident */
+
 /**
  * @param {{ flyTo: (x: number, y: number) => void }} does
  */
@@ -44,14 +46,16 @@ export function raidBars({ flyTo }) {
     draw(open, known);
   }
 
+  /** @param {Incident[]} fresh */
   function raise(fresh) {
     siren.call(fresh);
     const [{ serverId, serverName, id, raid }] = fresh;
     notify(`RAID ${clean(raid.grid)}`, `${clean(raid.alarmName)} · ${clean(serverName)}`, id);
     if (serverId !== live.current?.id) show(serverId);
-    if (raid.x !== null) flyTo(raid.x, raid.y);
+    if (raid.x !== null && raid.y !== null) flyTo(raid.x, raid.y);
   }
 
+  /** @param {Incident[]} open @param {Incident[]} known */
   function draw(open, known) {
     const room = narrow.matches ? 1 : WHOLE;
     const whole = Math.max(1, open.slice(0, room).filter(({ raid }) => raid.endedAt === null).length);
@@ -70,6 +74,7 @@ export function raidBars({ flyTo }) {
     fill(element, rows);
   }
 
+  /** @param {Incident} incident */
   function openBar({ serverId, serverName, id, raid }) {
     const age = h("span", { class: "age", "data-time": raid.lastAt }, ago(raid.lastAt));
     const server = live.servers.size > 1 ? [bdi(serverName), " · "] : [];
@@ -102,6 +107,7 @@ export function raidBars({ flyTo }) {
     );
   }
 
+  /** @param {Incident[]} rest @param {Incident[]} all */
   function moreBar(rest, all) {
     return h(
       "div",
@@ -115,6 +121,7 @@ export function raidBars({ flyTo }) {
     );
   }
 
+  /** @param {Incident} incident */
   function knownBar({ serverId, raid }) {
     const at = Object.values(raid.acks).sort().at(-1);
     return h(
@@ -127,7 +134,7 @@ export function raidBars({ flyTo }) {
         `${RAID.title} ${clean(raid.grid)} · `,
         bdi(raid.alarmName),
         " ",
-        h("span", { class: "quiet" }, RAID.known(ago(at))),
+        h("span", { class: "quiet" }, RAID.known(ago(at ?? null))),
       ),
       h(
         "div",
@@ -137,15 +144,17 @@ export function raidBars({ flyTo }) {
     );
   }
 
+  /** @param {string} serverId @param {Relay["Incident"]} raid */
   function showOnMap(serverId, raid) {
     show(serverId);
-    flyTo(raid.x, raid.y);
+    if (raid.x !== null && raid.y !== null) flyTo(raid.x, raid.y);
   }
 
+  /** @param {{ serverId: string, id: string }[]} list */
   function acknowledge(list) {
     siren.stop();
     for (const { serverId, id } of list) {
-      live.relay.acknowledge(serverId, id).then(
+      live.relay?.acknowledge(serverId, id).then(
         () => faults.delete(id),
         (error) => {
           faults.set(id, error.message);

@@ -10,10 +10,10 @@ const EVERY_AT_FIRST = 5000;
 
 /** Facts of the set-up that are not in a state. */
 export const setUpFacts = {
-  /** @type {any[]} */ devices: [],
-  /** @type {any[]} pairings that wait for a word of the player */ requests: [],
-  /** @type {any} */ credential: null,
-  /** @type {any} */ readiness: null,
+  /** @type {Api["HelperDeviceView"][]} */ devices: [],
+  /** @type {Api["ConfirmationRequest"][]} pairings that wait for a word of the player */ requests: [],
+  /** @type {Api["PushCredentialView"] | null} */ credential: null,
+  /** @type {Api["AlarmReadiness"] | null} */ readiness: null,
   isKnown: false,
 };
 

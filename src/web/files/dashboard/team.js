@@ -28,8 +28,9 @@ export function teamPanel() {
     const members = Object.entries(team?.members ?? {}).map(([id, member]) => ({
       id,
       member,
-      isLeader: team.leaderId === id,
+      isLeader: team?.leaderId === id,
     }));
+    /** @param {{ member: Relay["Member"] }} given */
     const rank = ({ member }) => (member.online ? (member.alive ? 0 : 1) : 2);
     members.sort((a, b) => rank(a) - rank(b) || a.member.name.localeCompare(b.member.name));
     text(count, members.length ? TEAM.count(members.filter(({ member }) => member.online).length, members.length) : "");
@@ -43,6 +44,7 @@ export function teamPanel() {
   return element;
 }
 
+/** @param {{ id: string }} given */
 function row({ id }) {
   const picture = avatar(id);
   const name = h("span", { class: "title" });
@@ -57,6 +59,7 @@ function row({ id }) {
     h("div", { class: "main" }, h("div", {}, name, " ", self, " ", leader), h("div", { class: "quiet" }, where)),
     follow,
   );
+  /** @param {{ member: Relay["Member"], isLeader: boolean }} given */
   element.update = ({ member, isLeader }) => {
     const key = `${member.name} ${member.alive}`;
     if (picture.dataset.key !== key) {

@@ -23,7 +23,7 @@ export function timersBlock() {
   return element;
 }
 
-/** @param {any} timer */
+/** @param {Relay["TeamTimer"]} timer */
 function row({ number, text: words, endsAt }) {
   const left = h("span", { class: "pill" });
   const title = h("span", { class: "title" });
@@ -35,6 +35,7 @@ function row({ number, text: words, endsAt }) {
     h("div", { class: "main" }, title, h("div", { class: "quiet" }, TIMERS.facts(number, clock(endsAt)))),
     left,
   );
+  /** @param {Relay["TeamTimer"]} timer */
   element.update = ({ endsAt }) => text(left, countdown(endsAt) ?? TIMERS.over);
   return element;
 }

@@ -15,7 +15,7 @@ export function ageOfMap() {
     const { state, since } = live.connection;
     const isOld = state !== "live" && since > 0 && Date.now() - since > OLD_AFTER && live.current?.state;
     element.hidden = !isOld;
-    if (isOld) text(element, MAP.offline(duration(Date.now() - live.current.heardAt)));
+    if (isOld) text(element, MAP.offline(duration(Date.now() - (live.current?.heardAt ?? 0))));
   };
   return element;
 }

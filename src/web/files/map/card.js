@@ -6,15 +6,17 @@ import { COMMON } from "../words/common.js";
 import { MAP } from "../words/map.js";
 import { MOVERS, NOTES } from "./looks.js";
 
+/** @typedef {import("./looks.js").Thing} Thing */
+
 /**
  * @param {{ close: () => void, follow: (id: string | null) => void, isFollowed: (id: string) => boolean,
- *   removeNote: (id: string) => void, choose: (thing: any) => void }} does
+ *   removeNote: (id: string) => void, choose: (thing: Thing) => void }} does
  */
 export function mapCard({ close, follow, isFollowed, removeNote, choose }) {
   const element = h("section", { class: "card", hidden: true, "aria-live": "off" });
   let shown = "";
 
-  /** @param {import("./looks.js").Thing | null} thing @param {any[]} [crowd] things that lie on each other */
+  /** @param {Thing | null} thing @param {Thing[]} [crowd] things that lie on each other */
   function show(thing, crowd) {
     element.hidden = !thing && !crowd;
     if (crowd) {
@@ -38,6 +40,7 @@ export function mapCard({ close, follow, isFollowed, removeNote, choose }) {
     return h("div", { class: "head" }, icon(shape), h("h3", {}, bdi(name)), iconButton(MAP.close, "close", close));
   }
 
+  /** @param {Thing} thing */
   function details(thing) {
     const { kind, entry, id } = thing;
     const place = h("p", { class: "quiet" }, entry.grid, extra(thing));
@@ -58,12 +61,14 @@ export function mapCard({ close, follow, isFollowed, removeNote, choose }) {
   return { element, show };
 }
 
+/** @param {Thing} thing */
 function iconOf({ kind, entry }) {
   if (kind === "shop") return "store";
   if (kind === "note") return NOTES[entry.category]?.[0] ?? "pin";
   return MOVERS[kind] ?? { member: "user", device: "devices", crate: "crate", explosion: "flame" }[kind] ?? "pin";
 }
 
+/** @param {Thing} thing */
 function extra({ kind, entry }) {
   if (kind === "member")
     return entry.alive
@@ -74,6 +79,7 @@ function extra({ kind, entry }) {
   return ` · ${MAP.categories[entry.category] ?? ""} · ${ago(entry.createdAt)}${left ? ` · ${COMMON.left(left)}` : ""}`;
 }
 
+/** @param {Relay["NamedSellOrder"][]} orders */
 function orderList(orders) {
   if (orders.length === 0) return h("p", { class: "quiet" }, MAP.noOrders);
   const rows = orders.map((order) =>

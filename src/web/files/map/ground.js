@@ -6,7 +6,7 @@ import { cellOf, letters } from "./grid.js";
 /**
  * @param {CanvasRenderingContext2D} context in pixels of the page
  * @param {import("./view.js").View} view
- * @param {{ map: any, picture: ImageBitmap | null, isDark: boolean, show: Set<string>, unit: number }} scene
+ * @param {{ map: Api["MapView"] | null, picture: ImageBitmap | null, isDark: boolean, show: Set<string>, unit: number }} scene
  */
 export function drawGround(context, view, { map, picture, isDark, show, unit }) {
   context.fillStyle = map?.background ?? (isDark ? "#12303a" : "#7fa8b0");
@@ -21,12 +21,18 @@ export function drawGround(context, view, { map, picture, isDark, show, unit }) 
   drawNames(context, names, unit);
 }
 
-/** The picture has a margin of ocean around the world: `margin` of its pixels on each side. */
+/**
+ * The picture has a margin of ocean around the world: `margin` of its pixels on each side. A world without a size is shown without it.
+ * @param {CanvasRenderingContext2D} context @param {import("./view.js").View} view @param {Api["MapView"]} map
+ * @param {ImageBitmap} picture
+ */
 function drawPicture(context, view, map, picture) {
+  const { size } = map;
+  if (!size) return;
   const width = map.image?.width ?? picture.width;
-  const margin = (map.margin * map.size) / (width - 2 * map.margin);
-  const [left, top] = view.toScreen(-margin, map.size + margin);
-  const edge = (map.size + 2 * margin) * view.scale;
+  const margin = (map.margin * size) / (width - 2 * map.margin);
+  const [left, top] = view.toScreen(-margin, size + margin);
+  const edge = (size + 2 * margin) * view.scale;
   context.imageSmoothingEnabled = true;
   context.imageSmoothingQuality = "medium";
   context.drawImage(picture, left, top, edge, edge);
@@ -72,6 +78,8 @@ function drawGrid(context, view, unit, names) {
 /**
  * Places of the names of monuments, in pixels: below the middle, where shops and alarms are, and not beyond the edge. Those
  * that would lie on another are left out, until one zooms in.
+ * @param {CanvasRenderingContext2D} context @param {import("./view.js").View} view
+ * @param {Api["MapView"]["monuments"]} monuments @param {number} unit
  */
 function placedNames(context, view, monuments, unit) {
   context.font = `600 ${12 * unit}px system-ui, 'DejaVu Sans', sans-serif`;

@@ -45,6 +45,7 @@ export function listPanel({ map }) {
   return element;
 }
 
+/** @param {import("./looks.js").Thing} thing @param {import("./map.js").LiveMap} map */
 function row({ id, kind, layer, entry }, map) {
   const name = h("span", { class: "title" });
   const place = h("span", { class: "quiet" });
@@ -60,6 +61,7 @@ function row({ id, kind, layer, entry }, map) {
       place,
     ),
   );
+  /** @param {import("./looks.js").Thing} thing */
   element.update = (thing) => {
     if (name.dataset.name !== thing.name) {
       name.dataset.name = thing.name;

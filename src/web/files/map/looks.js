@@ -49,18 +49,27 @@ export const LAYERS = [
   ["team", "team"],
 ];
 
-/** @typedef {{ layer: string, id: string, x: number, y: number, name: string, kind: string, entry: any }} Thing */
+/**
+ * @typedef {{ layer: string, id: string, x: number, y: number, name: string } & (
+ *   { kind: "member", entry: Relay["Member"] & { heading?: number } } | { kind: "note", entry: Relay["MapNote"] } |
+ *   { kind: "device", entry: Relay["Device"] } | { kind: "shop" | Relay["MarkerKind"], entry: Relay["Marker"] })} Thing
+ */
 
 /**
  * Everything that is on the map of a state, by the layers.
- * @param {any} state @returns {Thing[]}
+ * @param {Relay["StateDocument"]} state @returns {Thing[]}
  */
 export function thingsOf(state) {
   /** @type {Thing[]} */
   const things = [];
+  /**
+   * @param {string} layer @param {Thing["kind"]} kind @param {string} id @param {Thing["entry"]} entry
+   * @param {string} name
+   */
   const add = (layer, kind, id, entry, name) => {
-    if (entry.x === null || entry.x === undefined) return;
-    things.push({ layer, kind, id: `${kind} ${id}`, x: entry.x, y: entry.y, name: clean(name), entry });
+    const { x, y } = entry;
+    if (x === null || y === null) return;
+    things.push(/** @type {any} */ ({ layer, kind, id: `${kind} ${id}`, x, y, name: clean(name), entry }));
   };
   for (const [id, marker] of Object.entries(state.mapMarkers ?? {})) {
     if (marker.kind === "vendingMachine") add("shops", "shop", id, marker, marker.name || MAP.shop);

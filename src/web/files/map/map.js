@@ -1,7 +1,7 @@
 // The live map of the server that is shown: one canvas, its tools, and what was chosen on it.
 
 import { post, remove } from "../api.js";
-import { live, on } from "../dashboard/live.js";
+import { currentServer, live, on } from "../dashboard/live.js";
 import { h, text } from "../ui/dom.js";
 import { everySecond, now as serviceNow } from "../ui/time.js";
 import { MAP } from "../words/map.js";
@@ -60,7 +60,7 @@ export class LiveMap {
     this.menu = layerMenu(this.show, () => this.#redraw());
     this.buttons = this.#makeButtons();
     this.form = noteForm({
-      save: (note) => post(`/intel/${live.current.id}/map-notes`, note),
+      save: (note) => post(`/intel/${currentServer().id}/map-notes`, note),
       close: () => this.use(null),
     });
     this.element = h(
@@ -98,7 +98,7 @@ export class LiveMap {
       close: () => this.select(null),
       follow: (id) => this.follow(id),
       isFollowed: (id) => this.followed === id,
-      removeNote: (id) => remove(`/intel/${live.current.id}/map-notes/${id}`).then(() => this.select(null)),
+      removeNote: (id) => remove(`/intel/${currentServer().id}/map-notes/${id}`).then(() => this.select(null)),
       choose: (thing) => this.choose(thing.id),
     });
   }
@@ -190,7 +190,7 @@ export class LiveMap {
   async #loadPicture() {
     const map = live.current?.map;
     if (!map) return;
-    if (map.size !== this.view.size) {
+    if (map.size && map.size !== this.view.size) {
       this.view.size = map.size;
       this.view.fit();
     }
@@ -203,7 +203,7 @@ export class LiveMap {
   #update() {
     const state = live.current?.state;
     this.things = state ? thingsOf(state) : [];
-    if (state?.server?.mapSize && state.server.mapSize !== this.view.size && !live.current.map) {
+    if (state?.server?.mapSize && state.server.mapSize !== this.view.size && !live.current?.map) {
       this.view.size = state.server.mapSize;
       this.view.fit();
       this.painter.isGroundOld = true;

@@ -4,7 +4,7 @@ import { button, fill, h, icon } from "../ui/dom.js";
 import { MAP } from "../words/map.js";
 import { NOTES } from "./looks.js";
 
-/** @param {{ save: (note: any) => Promise<any>, close: () => void }} does */
+/** @param {{ save: (note: Api["CreateMapNote"]) => Promise<any>, close: () => void }} does */
 export function noteForm({ save, close }) {
   const element = h("form", { class: "card", hidden: true });
 

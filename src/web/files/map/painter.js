@@ -50,11 +50,13 @@ export class Painter {
   }
 
   /**
-   * @param {{ map: any, picture: ImageBitmap | null, isDark: boolean, show: Set<string>, things: import("./looks.js").Thing[],
+   * @typedef {{ map: Api["MapView"] | null, picture: ImageBitmap | null, isDark: boolean, show: Set<string>, things: import("./looks.js").Thing[],
    *   trail: { x: number, y: number }[], selected: string | null, alarms: { x: number, y: number, isOpen: boolean, isUnknown: boolean }[],
    *   measured: [number, number][], stale: Set<string>, isGrey: boolean, now: number, isMoving: boolean,
-   *   placeOf: (thing: import("./looks.js").Thing) => [number, number] }} scene
+   *   placeOf: (thing: import("./looks.js").Thing) => [number, number] }} Scene
    */
+
+  /** @param {Scene} scene */
   paint(scene) {
     const { context, ratio, view } = this;
     if (this.isGroundOld) {
@@ -85,6 +87,7 @@ export class Painter {
     this.context.drawImage(sprite, x, y, size, size);
   }
 
+  /** @param {Scene} scene */
   #trail({ trail }) {
     if (trail.length < 2) return;
     const { context, view } = this;
@@ -101,6 +104,7 @@ export class Painter {
     }
   }
 
+  /** @param {Scene} scene */
   #things(scene) {
     const crowd = new Map();
     for (const thing of scene.things) {
@@ -129,6 +133,7 @@ export class Painter {
     }
   }
 
+  /** @param {import("./looks.js").Thing} thing @param {number} left @param {number} top @param {Scene} scene */
   #thing(thing, left, top, scene) {
     const { context, density } = this;
     const { kind, entry } = thing;

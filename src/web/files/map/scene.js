@@ -4,28 +4,26 @@ import { get } from "../api.js";
 import { incidents, live } from "../dashboard/live.js";
 import { isUnknown } from "../raid.js";
 
-/** Alarms that go on, and those that this user has not taken note of. */
+/** Alarms that go on, and those that this user has not taken note of. @param {import("../dashboard/live.js").Server | null} server */
 export function alarmsOf(server) {
-  const mine = incidents().filter(({ serverId, raid }) => serverId === server?.id && raid.x !== null);
-  const wanted = mine.filter(({ raid }) => raid.endedAt === null || isUnknown(raid, live.me.id));
-  return wanted.map(({ raid }) => ({
-    x: raid.x,
-    y: raid.y,
-    isOpen: raid.endedAt === null,
-    isUnknown: isUnknown(raid, live.me.id),
-  }));
+  const mine = incidents().filter(({ serverId }) => serverId === server?.id);
+  return mine.flatMap(({ raid }) => {
+    const look = { isOpen: raid.endedAt === null, isUnknown: isUnknown(raid, live.me.id) };
+    const isWanted = look.isOpen || look.isUnknown;
+    return isWanted && raid.x !== null && raid.y !== null ? [{ x: raid.x, y: raid.y, ...look }] : [];
+  });
 }
 
 /** The picture of the ground, decoded. One is kept at a time: they are large. */
 export class Picture {
   constructor() {
-    /** @type {any} the map of which it is to be */
+    /** @type {Api["MapView"] | null} the map of which it is to be */
     this.map = null;
     /** @type {ImageBitmap | null} */
     this.bitmap = null;
   }
 
-  /** Loads it, large enough for a view of this edge in pixels of the screen, unless another one is wanted meanwhile. */
+  /** Loads it, large enough for a view of this edge in pixels of the screen, unless another one is wanted meanwhile. @param {Api["MapView"]} map @param {number} edge */
   async load(map, edge) {
     this.map = map;
     const bitmap = await bitmapOf(map, edge);
@@ -42,17 +40,17 @@ export class Picture {
   }
 }
 
-/** Null if there is no picture now. */
+/** Null if there is no picture now. @param {Api["MapView"]} map @param {number} edge */
 async function bitmapOf(map, edge) {
   if (!map.image?.url) return null;
   const url = new URL(map.image.url);
   const path = url.pathname.slice((document.documentElement.dataset.base ?? "").length) + url.search;
-  return get(path + (edge > 1600 ? "" : "&size=2048"))
+  return get(/** @type {`/paired-servers/${string}/map/image`} */ (path + (edge > 1600 ? "" : "&size=2048")))
     .then((blob) => createImageBitmap(blob))
     .catch(() => null);
 }
 
-/** How many things each layer has. @param {import("./looks.js").Thing[]} things @param {any} map */
+/** How many things each layer has. @param {import("./looks.js").Thing[]} things @param {Api["MapView"] | null | undefined} map */
 export function countsOf(things, map) {
   const counts = new Map([["monuments", map?.monuments?.length ?? 0]]);
   for (const { layer } of things) counts.set(layer, (counts.get(layer) ?? 0) + 1);
@@ -62,7 +60,7 @@ export function countsOf(things, map) {
 /** Sections of the state that the layers are of. */
 const SECTIONS = { team: "team", events: "mapMarkers", shops: "mapMarkers", devices: "devices" };
 
-/** Layers whose section had no answer for too long. @param {any} state @returns {Set<string>} */
+/** Layers whose section had no answer for too long. @param {Relay["StateDocument"] | null | undefined} state @returns {Set<string>} */
 export function staleLayers(state) {
   const stale = state?.server?.stale ?? {};
   return new Set(Object.keys(SECTIONS).filter((layer) => stale[SECTIONS[layer]]));

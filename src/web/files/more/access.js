@@ -83,7 +83,7 @@ export async function tokensSection(reload) {
     send: () =>
       post("/me/tokens", {
         label: label.value.trim(),
-        scopes: chosen(boxes),
+        scopes: /** @type {Api["CreateApiToken"]["scopes"]} */ (chosen(boxes)),
       }),
     done: ({ token }) =>
       made.replaceChildren(

@@ -1,12 +1,15 @@
 // Rules for alarms of the server that is shown: what is sent, by which channel when, how often, and when not.
 
-import { call, get } from "../api.js";
-import { live } from "../dashboard/live.js";
+import { get, put } from "../api.js";
+import { currentServer, live } from "../dashboard/live.js";
 import { clean, fill, h } from "../ui/dom.js";
 import { checkbox, chosen, field, form, isChecked, select } from "../ui/form.js";
 import { RULES } from "../words/alarm-rules.js";
 import { CHANNELS } from "../words/channels.js";
 import { planOf, stepsOf } from "./alarm-steps.js";
+
+/** @typedef {Api["ChannelView"]} Channel */
+/** @typedef {Api["AlarmRules"]} Rules */
 
 /** Seconds that are offered. */
 const AFTER = [0, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600];
@@ -15,13 +18,15 @@ const ROUNDS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 /** Hours that are offered to those who have none. */
 const NIGHT = { from: "23:00", to: "07:00", raidsPierce: true };
 
-/** @param {any[]} channels of the user */
+/** @param {Channel[]} channels of the user */
 export async function alarmRules(channels) {
-  const path = `/paired-servers/${live.current.id}/alarm-rules`;
+  const path = /** @type {const} */ (`/paired-servers/${currentServer().id}/alarm-rules`);
   const rules = await get(path);
   const outcome = h("p", { role: "status" });
   const enabled = checkbox(RULES.enabled, rules.enabled);
-  const kinds = Object.entries(RULES.kind).map(([kind, words]) => checkbox(words, rules.kinds.includes(kind), kind));
+  const others = new Set(rules.kinds);
+  const isKind = (kind) => others.delete(kind);
+  const kinds = Object.entries(RULES.kind).map(([kind, words]) => checkbox(words, isKind(kind), kind));
   const order = escalation(rules, channels);
   const repeat = select(REPEAT, rules.repeatSeconds, RULES.after);
   const rounds = select(ROUNDS, rules.rounds, RULES.times);
@@ -45,14 +50,14 @@ export async function alarmRules(channels) {
   draw();
 
   /** Kinds that this page does not know stay as they are. */
-  const chosenKinds = () => [...rules.kinds.filter((kind) => !(kind in RULES.kind)), ...chosen(kinds)];
+  const chosenKinds = () => /** @type {Rules["kinds"]} */ ([...others, ...chosen(kinds)]);
   return form({
     fields: [enabled, details, outcome],
     within,
     submit: RULES.save,
     send: async () => {
       fill(outcome);
-      return call("PUT", path, {
+      return put(path, {
         enabled: isChecked(enabled),
         steps: isChecked(enabled) ? order.steps() : rules.steps,
         repeatSeconds: Number(repeat.value),
@@ -65,7 +70,7 @@ export async function alarmRules(channels) {
   });
 }
 
-/** Fields for the times of the channels. */
+/** Fields for the times of the channels. @param {Rules} rules @param {Channel[]} channels */
 function escalation(rules, channels) {
   // Steps whose channels are all gone are none: the service goes the usual way then.
   const isOwn = rules.steps.some((step) => step.channels.some((id) => channels.some((channel) => channel.id === id)));
@@ -103,9 +108,9 @@ function escalation(rules, channels) {
   };
 }
 
-/** Fields for the quiet hours. @param {any} quiet null: there are none */
+/** Fields for the quiet hours. @param {Rules["quiet"]} quiet null: there are none */
 function quietHours(quiet) {
-  const are = checkbox(RULES.quiet, quiet !== null);
+  const are = checkbox(RULES.quiet, Boolean(quiet));
   const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const hours = quiet ?? { ...NIGHT, timeZone: live.me.timeZone || own };
   const from = h("input", { type: "time", required: true, value: hours.from });

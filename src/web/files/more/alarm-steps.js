@@ -5,7 +5,7 @@ const USUAL_PAUSE = 60;
 
 /**
  * The seconds of each channel, where the rules name no steps: browsers at once, then the others one by one.
- * @param {{ steps: any[] }} rules @param {{ id: string, kind: string }[]} channels oldest first
+ * @param {Pick<Api["AlarmRules"], "steps">} rules @param {{ id: string, kind: string }[]} channels oldest first
  * @returns {Map<string, number>} by id
  */
 export function planOf({ steps }, channels) {

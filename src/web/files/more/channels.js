@@ -1,6 +1,6 @@
 // Channels: how an alarm reaches a user while no dashboard is open.
 
-import { call, get, post, remove } from "../api.js";
+import { get, post, remove } from "../api.js";
 import { live } from "../dashboard/live.js";
 import { bdi, button, clean, empty, fill, h } from "../ui/dom.js";
 import { fold } from "../ui/fold.js";
@@ -28,17 +28,18 @@ export async function channelsSection(reload) {
   const { channels } = await get("/channels");
   const outcome = h("p", { role: "status" });
   const rows = channels.map((channel) => channelRow(channel, outcome, reload));
-  const isWoken = live.current && channels.length > 0;
+  const shown = channels.length > 0 && live.current;
   return [
     await thisDevice(channels, reload),
     rows.length === 0 ? empty(CHANNELS.none, CHANNELS.noneHow) : h("ul", { class: "rows" }, rows),
     outcome,
     addForm(reload),
-    isWoken && lastAlarm(),
-    isWoken && fold(RULES.title(clean(live.current.info.name)), "settings", () => alarmRules(channels)),
+    shown && lastAlarm(),
+    shown && fold(RULES.title(clean(shown.info.name)), "settings", () => alarmRules(channels)),
   ];
 }
 
+/** @param {Api["ChannelView"]} channel @param {any} outcome its element @param {() => void} reload */
 function channelRow({ id, kind, name, host, state, advice, acceptedAt }, outcome, reload) {
   const test = button(
     CHANNELS.test,
@@ -111,7 +112,7 @@ function addForm(reload) {
       const given = Object.entries(inputs).map(([path, input]) => [path, input.value.trim()]);
       const body = Object.fromEntries(given.filter(([, value]) => value));
       const channel = { kind: kind.value, name: name.value.trim(), ...body, template: template.value() };
-      return call("POST", "/channels", channel, { "idempotency-key": key });
+      return post("/channels", channel, { "idempotency-key": key });
     },
     done: ({ secret }) => {
       if (!secret) return reload();

@@ -1,7 +1,7 @@
 // Settings of the team's chat on the server that is shown: announcements, commands, and the players who may give them.
 
 import { get, patch } from "../api.js";
-import { live } from "../dashboard/live.js";
+import { currentServer } from "../dashboard/live.js";
 import { button, fill, h } from "../ui/dom.js";
 import { checkbox, chosen, field, form, isChecked, select } from "../ui/form.js";
 import { clock, until } from "../ui/time.js";
@@ -14,18 +14,21 @@ const AUDIENCES = ["everyone", "users", "owner"];
 
 /** @param {() => void} reload */
 export async function chatSettings(reload) {
-  const path = `/paired-servers/${live.current.id}/chat-settings`;
+  const path = /** @type {const} */ (`/paired-servers/${currentServer().id}/chat-settings`);
   let settings = await get(path);
   const outcome = h("p", { role: "status" });
   const kinds = Object.entries(CHAT_SETTINGS.kinds).map(([kind, words]) =>
-    checkbox(words, settings.announcements[kind], kind),
+    checkbox(words, settings.announcements?.[kind], kind),
   );
+  /** @param {"questions" | "devices" | "leader"} who */
   const audience = (who) => select(AUDIENCES, settings[who], (one) => CHAT_SETTINGS.audience[one]);
-  const [questions, devices, leader] = ["questions", "devices", "leader"].map(audience);
+  const [questions, devices, leader] = [audience("questions"), audience("devices"), audience("leader")];
   const pass = checkbox(CHAT_SETTINGS.pass, settings.passLeadership);
   const prefix = h("input", { required: true, maxlength: "2", value: settings.prefix });
-  const commands = COMMANDS.map((word) => checkbox(settings.prefix + word, settings.commands.includes(word), word));
-  const blocked = h("textarea", { rows: "2", inputmode: "numeric", value: settings.blocked.join("\n") });
+  const others = new Set(settings.commands);
+  const isTaken = (word) => others.delete(word);
+  const commands = COMMANDS.map((word) => checkbox(settings.prefix + word, isTaken(word), word));
+  const blocked = h("textarea", { rows: "2", inputmode: "numeric", value: (settings.blocked ?? []).join("\n") });
   const announced = (box) => [box.firstChild.value, isChecked(box)];
   prefix.addEventListener("input", () => {
     for (const box of commands) box.lastChild.data = prefix.value + box.firstChild.value;
@@ -39,7 +42,7 @@ export async function chatSettings(reload) {
     passLeadership: isChecked(pass),
     prefix: prefix.value,
     // Commands that this page does not know stay as they are.
-    commands: [...settings.commands.filter((word) => !COMMANDS.includes(word)), ...chosen(commands)],
+    commands: [...others, ...chosen(commands)],
     blocked: blocked.value.split(/[\s,;]+/).filter(Boolean),
   });
   let before = edited();
@@ -49,7 +52,7 @@ export async function chatSettings(reload) {
   const group = (legend, boxes) => h("fieldset", {}, h("legend", { class: "quiet" }, legend), boxes);
   return [
     h("p", { class: "quiet" }, CHAT_SETTINGS.why),
-    settings.mutedUntil && until(settings.mutedUntil) !== null && muted(path, settings, reload),
+    settings.mutedUntil && until(settings.mutedUntil) !== null && muted(path, settings.mutedUntil, reload),
     form({
       fields: [
         group(CHAT_SETTINGS.announce, kinds),
@@ -76,7 +79,10 @@ export async function chatSettings(reload) {
 
 const isSame = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
-function muted(path, { mutedUntil }, reload) {
+/**
+ * @param {`/paired-servers/${string}/chat-settings`} path @param {string} mutedUntil @param {() => void} reload
+ */
+function muted(path, mutedUntil, reload) {
   const fault = h("span", { class: "fault" });
   const unmute = button(CHAT_SETTINGS.unmute, () =>
     patch(path, { mutedUntil: null }).then(reload, ({ message }) => fill(fault, message)),

@@ -1,6 +1,6 @@
 // Data of the player: to take along, and to erase.
 
-import { call, get } from "../api.js";
+import { get, remove } from "../api.js";
 import { live } from "../dashboard/live.js";
 import { button, h } from "../ui/dom.js";
 import { field, form } from "../ui/form.js";
@@ -12,7 +12,7 @@ export async function dataSection() {
     fields: [field(ACCOUNT.eraseWhy, confirm, "confirm")],
     submit: ACCOUNT.erase,
     kind: "danger",
-    send: () => call("DELETE", "/me", { confirm: confirm.value.trim() }),
+    send: () => remove("/me", { confirm: confirm.value.trim() }),
     done: () => {
       live.relay?.stop();
       location.reload();

@@ -1,7 +1,7 @@
 // The messages about the newest alarm of the server that is shown: by which channel, how far each came, and how fast.
 
 import { get, post } from "../api.js";
-import { live } from "../dashboard/live.js";
+import { currentServer, live } from "../dashboard/live.js";
 import { sentence } from "../raid.js";
 import { bdi, button, clean, empty, fill, h, icon } from "../ui/dom.js";
 import { ago, now, until } from "../ui/time.js";
@@ -14,8 +14,8 @@ const LOOK_EVERY = 3000;
 const SENT_FOR = 15 * 60_000;
 
 export function lastAlarm() {
-  const { id, info } = live.current;
-  const path = `/paired-servers/${id}`;
+  const { id, info } = currentServer();
+  const path = /** @type {const} */ (`/paired-servers/${id}`);
   const title = DELIVERIES.title(clean(info.name));
   const shown = h("div", {}, h("p", { class: "quiet" }, DELIVERIES.loading));
   const fault = h("p", { class: "fault", role: "alert" });
@@ -72,6 +72,7 @@ export function lastAlarm() {
   return element;
 }
 
+/** @param {Api["IncidentView"]} alarm @param {Api["DeliveryList"]} messages @param {boolean} goesOn */
 function summary(alarm, { deliveries, teamChat }, goesOn) {
   const acknowledged = alarm.acks[live.me.id];
   // Oldest first: of each channel, the newest is left.
@@ -87,7 +88,12 @@ function summary(alarm, { deliveries, teamChat }, goesOn) {
   ];
 }
 
-/** A message; its times are from when it was due. */
+/**
+ * A message; its times are from when it was due.
+ * @param {string} name
+ * @param {Pick<Api["DeliveryView"], "state" | "dueAt" | "endedAt"> & Partial<Pick<Api["DeliveryView"], "round" | "nextAt">>
+ *   & { reason?: Api["DeliveryView"]["reason"] | Api["SpokenView"]["reason"] }} message
+ */
 function row(name, { state, reason, round = 0, dueAt, endedAt, nextAt = null }) {
   const took = state === "accepted" && endedAt ? DELIVERIES.after(Date.parse(endedAt) - Date.parse(dueAt)) : "";
   const left = nextAt && state === "queued" ? until(nextAt) : null;

@@ -1,7 +1,7 @@
 // Guests of a server, and invitations of others.
 
 import { get, post, remove } from "../api.js";
-import { live, loadServers } from "../dashboard/live.js";
+import { currentServer, loadServers } from "../dashboard/live.js";
 import { bdi, button, empty, h } from "../ui/dom.js";
 import { copyable, field, form, sureButton } from "../ui/form.js";
 import { qrPicture } from "../ui/qr.js";
@@ -10,7 +10,7 @@ import { ACCOUNT } from "../words/account.js";
 import { accessRow } from "./access.js";
 
 export async function guestsSection(reload) {
-  const { id } = live.current;
+  const { id } = currentServer();
   const { guests } = await get(`/paired-servers/${id}/guests?limit=100`);
   const rows = guests.map((guest) => {
     const name = guest.user?.displayName ?? guest.label ?? guest.platformId ?? ACCOUNT.byLink;

@@ -1,7 +1,7 @@
 // Makes the address of an overlay, with a preview of it.
 
 import { API, get, post, remove } from "../api.js";
-import { live } from "../dashboard/live.js";
+import { currentServer, live } from "../dashboard/live.js";
 import { addressOf, PARTS, POSITIONS, sectionsOf, THEMES } from "../overlay/options.js";
 import { OverlayView } from "../overlay/view.js";
 import { bdi, empty, fill, h } from "../ui/dom.js";
@@ -19,7 +19,7 @@ function loadStyle() {
 
 export async function overlaySection(reload) {
   loadStyle();
-  const { id } = live.current;
+  const { id } = currentServer();
   const { devices } = await get("/pairing/device?limit=100");
   const overlays = devices.filter(({ scope, serverId }) => scope === "overlay" && serverId === id);
   const boxes = PARTS.map((part) => checkbox(OVERLAY.parts[part], part !== "team", part));
@@ -53,11 +53,11 @@ export async function overlaySection(reload) {
     const view = new OverlayView(root, { ...chosen, scale: chosen.scale * 0.42 });
     const time = new Date().toISOString();
     view.take({
-      ...live.current.state,
+      ...live.current?.state,
       server: { connection: "connected" },
       raids: { example: { grid: "H5", alarmName: "Main base north", count: 3, lastAt: time, endedAt: null, acks: {} } },
     });
-    for (const event of live.current.feed.slice(0, 2).reverse()) view.add({ ...event, ts: time });
+    for (const event of (live.current?.feed ?? []).slice(0, 2).reverse()) view.add({ ...event, ts: time });
   }
 
   const make = form({

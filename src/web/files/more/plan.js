@@ -41,7 +41,9 @@ export async function planSection() {
   return [head, h("ul", { class: "plans" }, live.config.tiers.filter(({ price }) => price).map(offer))];
 }
 
+/** @param {Api["TierOffer"]} offered */
 function offer({ tier, price, yearlyPrice, guestsPerServer, watchedShops }) {
+  /** @param {NonNullable<Api["TierOffer"]["price"]>} price */
   const money = ({ amount, currency }) => (amount / 100).toLocaleString(undefined, { style: "currency", currency });
   const buy = (interval) => () => go("/billing/checkout", { tier, interval });
   return h(
@@ -52,7 +54,7 @@ function offer({ tier, price, yearlyPrice, guestsPerServer, watchedShops }) {
     h(
       "div",
       { class: "actions" },
-      button(`${money(price)} ${ACCOUNT.month}`, buy("month")),
+      price && button(`${money(price)} ${ACCOUNT.month}`, buy("month")),
       yearlyPrice && button(`${money(yearlyPrice)} ${ACCOUNT.year}`, buy("year")),
     ),
   );

@@ -32,7 +32,7 @@ export function registrationBlock(known = "") {
     fill(element, start);
   }
 
-  /** @param {{ id: string, loginUrl: string, expiresAt: string }} opened */
+  /** @param {Api["OpenedRegistration"]} opened */
   function login({ id, loginUrl, expiresAt }) {
     const address = h("input", { required: true, autocomplete: "off", maxlength: "4096", spellcheck: "false" });
     const link = { class: "button primary", href: loginUrl, target: "_blank", rel: "noopener noreferrer" };
@@ -56,7 +56,7 @@ export function registrationBlock(known = "") {
     );
   }
 
-  /** Shows the steps of the service until there is nothing more to wait for. */
+  /** Shows the steps of the service until there is nothing more to wait for. @param {Api["RegistrationView"]} registration */
   function watch(registration) {
     const { id, steps, next, endsAt } = registration;
     const failed = steps.some(({ state }) => state === "failed");
@@ -71,6 +71,7 @@ export function registrationBlock(known = "") {
     else setTimeout(() => element.isConnected && ask(id, registration), ASK_EVERY);
   }
 
+  /** @param {string} id @param {Api["RegistrationView"]} last */
   async function ask(id, last) {
     watch(await get(`/credentials/push/registrations/${id}`).catch(() => last));
   }
@@ -84,6 +85,7 @@ export function registrationBlock(known = "") {
   return element;
 }
 
+/** @param {Api["RegistrationView"]["steps"][number]} made */
 function step({ name, state, detail, advice }) {
   const look = { done: "", running: " is-stale", waiting: " is-stale", pending: " is-off", failed: " is-gone" }[state];
   return h(

@@ -1,7 +1,7 @@
 // The server that is shown: where it is, whether an alarm would arrive, and the way out.
 
 import { get, post, remove } from "../api.js";
-import { live, loadServers } from "../dashboard/live.js";
+import { currentServer, loadServers } from "../dashboard/live.js";
 import { bdi, button, h } from "../ui/dom.js";
 import { sureButton } from "../ui/form.js";
 import { ago, day } from "../ui/time.js";
@@ -9,12 +9,12 @@ import { ACCOUNT } from "../words/account.js";
 import { LINKS } from "../words/shell.js";
 
 export async function serverSection(reload) {
-  const { id, info, state } = live.current;
+  const { id, info, state } = currentServer();
   const isOwner = info.role === "owner";
-  const ready = isOwner ? await get(`/paired-servers/${id}/readiness`) : { paths: [] };
+  const ready = isOwner ? await get(`/paired-servers/${id}/readiness`) : null;
   const head = state?.server;
   const link = head ? LINKS[head.connection] : "";
-  const paths = ready.paths.map(({ path, up, since, advice }) =>
+  const paths = (ready?.paths ?? []).map(({ path, up, since, advice }) =>
     h(
       "p",
       { class: `pill ${up ? "is-live" : "is-stale"}` },

@@ -22,7 +22,7 @@ function dayOf(now, back) {
 
 /**
  * The sessions of the last days, cut at each midnight; today is the last row.
- * @param {{ from: string, to: string | null }[]} sessions of the API; one that goes on has no end
+ * @param {{ from: string, to?: string | null }[]} sessions of the API; one that goes on has no end
  * @param {number} now @param {number} [until] when one that goes on was last seen
  * @returns {Bar[]}
  */
@@ -32,7 +32,7 @@ export function barsOf(sessions, now, until = now) {
     const [from, to] = dayOf(now, DAYS - 1 - row);
     for (const session of sessions) {
       const begin = Math.max(from, Date.parse(session.from));
-      const end = Math.min(to, session.to === null ? until : Date.parse(session.to));
+      const end = Math.min(to, session.to ? Date.parse(session.to) : until);
       const part = (at) => (at - from) / (to - from);
       if (begin < end) bars.push({ row, from: part(begin), to: part(end), length: end - begin });
     }

@@ -1,7 +1,7 @@
 // The set-up list, with one thing to do for each step that is left.
 
 import { post } from "../api.js";
-import { live, on } from "../dashboard/live.js";
+import { currentServer, live, on } from "../dashboard/live.js";
 import { loadReadiness, setUpFacts, steps } from "../dashboard/readiness.js";
 import { button, clean, fill, h, icon, text } from "../ui/dom.js";
 import { copyButton } from "../ui/form.js";
@@ -27,7 +27,7 @@ export function setUpList({ siren }) {
     registration,
     done,
   );
-  /** @type {{ code: string, expiresAt: string } | null} */
+  /** @type {Api["IssuedCode"] | null} */
   let code = null;
   let drawn = "";
   let why = PAST.loading;
@@ -91,7 +91,7 @@ export function setUpList({ siren }) {
         button(SET_UP.allow, () => Notification.requestPermission().then(draw)),
       drill: () =>
         live.current?.info.role === "owner" &&
-        button(SET_UP.drill, () => post(`/paired-servers/${live.current.id}/drill`)),
+        button(SET_UP.drill, () => post(`/paired-servers/${currentServer().id}/drill`)),
     };
     return actions[name]?.() || h("span", {});
   }
@@ -122,6 +122,7 @@ export function setUpList({ siren }) {
     draw();
   }
 
+  /** @param {Api["ConfirmationRequest"]} asked */
   function request({ id, label, network }) {
     return h(
       "li",

@@ -2,21 +2,22 @@
 
 import { CREDENTIAL } from "../words/registration.js";
 
-/** A sentence about a credential that needs a word; empty: it needs none. @param {any} credential of the API */
+/** A sentence about a credential that needs a word; empty: it needs none. @param {Api["PushCredentialView"] | null} credential */
 export function credentialNote(credential) {
   const { session, refusal, warning } = credential ?? {};
   if (session?.state === "unreadable" || session?.lastError === "unknown_key") return CREDENTIAL.operator;
   return refusal?.advice ?? CREDENTIAL.warnings[warning] ?? "";
 }
 
-/** Channels by which no alarm is sent until the user does something. @param {any} readiness of the API */
+/** Channels by which no alarm is sent until the user does something. @param {Api["AlarmReadiness"] | null} readiness */
 export function lostChannels(readiness) {
   return (readiness?.channels ?? []).filter(({ proof }) => proof === "disabled" || proof === "gone");
 }
 
 /**
- * @param {{ devices: any[], credential: any, server: any, readiness: any, soundState: string, notifications: string,
- *   isGuest: boolean }} facts
+ * @param {{ devices: Api["HelperDeviceView"][], credential: Api["PushCredentialView"] | null,
+ *   server: { state: Relay["StateDocument"] | null } | null, readiness: Api["AlarmReadiness"] | null, soundState: string,
+ *   notifications: string, isGuest: boolean }} facts
  * @returns {{ name: string, isDone: boolean, state?: string }[]} in the order in which they are done
  */
 export function stepsOf({ devices, credential, server, readiness, soundState, notifications, isGuest }) {

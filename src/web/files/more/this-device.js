@@ -7,7 +7,7 @@ import { button, fill, h } from "../ui/dom.js";
 import { sureButton } from "../ui/form.js";
 import { PUSH } from "../words/push.js";
 
-/** @param {any[]} channels of the user @param {() => void} reload */
+/** @param {Api["ChannelView"][]} channels of the user @param {() => void} reload */
 export async function thisDevice(channels, reload) {
   const user = live.me.id;
   const { state, channel } = await deviceState(user, channels);
@@ -16,7 +16,7 @@ export async function thisDevice(channels, reload) {
   const say = (words) => fill(outcome, words);
   if (hindrance)
     return block(h("p", {}, state === "off" ? PUSH.off : PUSH.lost), h("p", {}, PUSH.obstacles[hindrance]));
-  if (state === "on") {
+  if (state === "on" && channel) {
     return block(
       h("p", {}, PUSH.on),
       h("p", { class: "quiet" }, PUSH.loudness),

@@ -1,7 +1,7 @@
 // Players whose coming and going is watched.
 
 import { get, post, remove } from "../api.js";
-import { live } from "../dashboard/live.js";
+import { currentServer, live } from "../dashboard/live.js";
 import { attribute, bdi, clean, empty, fill, h, icon, iconButton } from "../ui/dom.js";
 import { field, form, sureButton } from "../ui/form.js";
 import { ago, now } from "../ui/time.js";
@@ -11,7 +11,7 @@ import { barsOf, DAYS, sessionChart, totalOf } from "./sessions.js";
 
 export async function trackingSection(reload) {
   if (!live.config.features.playerStats) return empty(ACCOUNT.trackingOff, "");
-  const { id, info } = live.current;
+  const { id, info } = currentServer();
   const { players } = await get(`/intel/${id}/tracking?limit=100`);
   const isOwner = info.role === "owner";
   const rows = players.map(({ id: player, trackerName, tag, online, onlineSince, lastSeenAt }) => {
@@ -21,7 +21,7 @@ export async function trackingSection(reload) {
         : `✕ ${ACCOUNT.offline}, ${lastSeenAt ? ACCOUNT.lastSeen(ago(lastSeenAt)) : ACCOUNT.notSeen}`,
       tag,
     ];
-    const path = `/intel/${id}/tracking/${player}`;
+    const path = /** @type {const} */ (`/intel/${id}/tracking/${player}`);
     const gone = isOwner && sureButton(ACCOUNT.remove, ACCOUNT.sure, () => remove(path).then(reload));
     const { opener, detail } = sessions(path, clean(trackerName));
     const row = accessRow("eye", bdi(trackerName), facts, h("div", { class: "actions" }, opener, gone));
@@ -44,7 +44,7 @@ export async function trackingSection(reload) {
   return [players.length === 0 ? empty(ACCOUNT.noTracking, "") : h("ul", { class: "rows" }, rows), isOwner && add];
 }
 
-/** The sessions of a player, which are loaded when they are opened. @param {string} path of the player */
+/** The sessions of a player, which are loaded when they are opened. @param {`/intel/${string}/tracking/${string}`} path of the player @param {string} name */
 function sessions(path, name) {
   const detail = h("div", { class: "wide", hidden: true });
   const opener = iconButton(SESSIONS.show(name), "chevron", open, { class: "plain opener", "aria-expanded": "false" });

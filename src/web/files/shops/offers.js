@@ -3,11 +3,13 @@
 import { SHOPS } from "../words/shops.js";
 
 /**
- * @typedef {{ key: string, vendorId: string, shop: string, grid: string, x: number, y: number, order: any, each: number }} Offer
+ * @typedef {{ key: string, vendorId: string, shop: string, grid: string, x: number, y: number,
+ *   order: Relay["NamedSellOrder"], each: number }} Offer
  */
 
-/** Every offer of a state. @param {any} state @returns {Offer[]} */
+/** Every offer of a state. @param {Relay["StateDocument"] | null | undefined} state @returns {Offer[]} */
 export function offersOf(state) {
+  /** @type {Offer[]} */
   const offers = [];
   for (const marker of Object.values(state?.mapMarkers ?? {})) {
     if (marker.kind !== "vendingMachine") continue;
@@ -16,7 +18,7 @@ export function offersOf(state) {
       const key = [vendorId, order.itemId, order.currencyId, order.quantity, order.itemIsBlueprint, at].join(" ");
       offers.push({
         key,
-        vendorId,
+        vendorId: vendorId ?? "",
         shop: shop || SHOPS.unnamed,
         grid,
         x,
@@ -29,13 +31,14 @@ export function offersOf(state) {
   return offers;
 }
 
-/** Offers that have all words in the name of their item or shop; in stock first, then by item and price. */
+/** Offers that have all words in the name of their item or shop; in stock first, then by item and price. @param {Offer[]} offers @param {string} words */
 export function found(offers, words) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   const matches = offers.filter(({ shop, order, grid }) => {
     const text = `${order.name} ${order.shortname} ${shop} ${grid}`.toLowerCase();
     return wanted.every((word) => text.includes(word));
   });
+  /** @param {Offer} offer */
   const stock = ({ order }) => (order.inStock > 0 ? 0 : 1);
   return matches.sort(
     (a, b) => stock(a) - stock(b) || String(a.order.name).localeCompare(String(b.order.name)) || a.each - b.each,
@@ -44,7 +47,7 @@ export function found(offers, words) {
 
 /**
  * Points of a chart from the entries of a history, oldest first; the price holds until the next entry.
- * @param {{ at: string, price: number, quantity: number, inStock: number }[]} entries newest first @param {number} now
+ * @param {Pick<Api["HistoryList"]["entries"][number], "at" | "price" | "quantity">[]} entries newest first @param {number} now
  */
 export function pointsOf(entries, now) {
   const points = [...entries]

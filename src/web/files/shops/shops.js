@@ -3,7 +3,7 @@
 import { get, post } from "../api.js";
 import { staleNote } from "../dashboard/freshness.js";
 import { itemIcon } from "../dashboard/items.js";
-import { live, on } from "../dashboard/live.js";
+import { currentServer, live, on } from "../dashboard/live.js";
 import { attribute, bdi, button, clean, empty, fill, h, icon, keyed, text } from "../ui/dom.js";
 import { ago, everySecond, now } from "../ui/time.js";
 import { PAST } from "../words/feed.js";
@@ -38,8 +38,9 @@ export function shopsPanel({ map }) {
     list,
     none,
   );
-  /** @type {Map<string, any>} suspicious shops by vendor */
+  /** @type {Map<string, Api["ScanResults"]["results"][number]>} suspicious shops by vendor */
   let suspicious = new Map();
+  /** @type {Api["WatchView"][]} */
   let watched = [];
   /** @type {string | null} when the service last saw the shops */
   let asOf = null;
@@ -83,7 +84,7 @@ export function shopsPanel({ map }) {
     if (id !== live.current?.id) return;
     suspicious = new Map(scan.results.map((result) => [result.vendorId, result]));
     watched = own.shops;
-    asOf = scan.asOf;
+    asOf = scan.asOf ?? null;
     drawWatches();
     update();
   }
@@ -122,6 +123,7 @@ export function shopsPanel({ map }) {
     keepUp();
   }
 
+  /** @param {import("./offers.js").Offer} offer */
   function row(offer) {
     const { order, vendorId } = offer;
     const name = clean(order.name ?? order.itemId);
@@ -152,7 +154,7 @@ export function shopsPanel({ map }) {
           { class: "title" },
           bdi(name),
           order.itemIsBlueprint && ` (${SHOPS.blueprint})`,
-          order.condition !== undefined && ` (${SHOPS.worn})`,
+          typeof order.condition === "number" && ` (${SHOPS.worn})`,
         ),
         h("div", {}, price),
         h("div", { class: "quiet" }, bdi(offer.shop), h("span", {}, offer.grid), stock, tag),
@@ -160,6 +162,7 @@ export function shopsPanel({ map }) {
       opener,
       detail,
     );
+    /** @param {import("./offers.js").Offer} latest */
     element.update = ({ order, each }) => {
       text(
         price,
@@ -180,7 +183,8 @@ export function shopsPanel({ map }) {
       detail.hidden = !detail.hidden;
       attribute(opener, "aria-expanded", !detail.hidden);
       if (detail.hidden) return;
-      const isOwner = live.current.info.role === "owner";
+      const { id, info } = currentServer();
+      const isOwner = info.role === "owner";
       const chart = h("div", {});
       const reasons = suspicious.get(vendorId)?.reasons ?? [];
       const fault = h("p", { class: "fault", role: "alert" });
@@ -198,7 +202,7 @@ export function shopsPanel({ map }) {
         fault,
       );
       const { entries } = await get(
-        `/paired-servers/${live.current.id}/shops/history?itemId=${order.itemId}&vendorId=${vendorId}&limit=200`,
+        `/paired-servers/${id}/shops/history?itemId=${order.itemId}&vendorId=${vendorId}&limit=200`,
       ).catch(() => ({ entries: [] }));
       const same = entries.filter(
         ({ currencyId, itemIsBlueprint }) =>
@@ -210,9 +214,14 @@ export function shopsPanel({ map }) {
     return element;
   }
 
+  /** @param {import("./offers.js").Offer} offer @param {any} fault its element */
   async function startWatch({ order, vendorId }, fault) {
     try {
-      await post(`/intel/${live.current.id}/shops`, { itemId: order.itemId, vendorId, currencyId: order.currencyId });
+      await post(`/intel/${currentServer().id}/shops`, {
+        itemId: order.itemId,
+        vendorId,
+        currencyId: order.currencyId,
+      });
       fill(fault);
       await load();
     } catch (problem) {

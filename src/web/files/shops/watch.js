@@ -1,16 +1,17 @@
 // A watched price: what was expected, what is, and a form to change it.
 
 import { patch, remove } from "../api.js";
-import { live } from "../dashboard/live.js";
+import { currentServer } from "../dashboard/live.js";
 import { attribute, bdi, button, fill, h, icon, iconButton, text } from "../ui/dom.js";
 import { field, form, select, sureButton } from "../ui/form.js";
 import { DEVICES } from "../words/devices.js";
 import { SHOPS } from "../words/shops.js";
 
-/** @param {any} watch of the API, and again at each `update` @param {() => Promise<void>} changed */
+/** @param {Api["WatchView"]} watch and again at each `update` @param {() => Promise<void>} changed */
 export function watchRow(watch, changed) {
-  const path = `/intel/${live.current.id}/shops/${watch.id}`;
-  const isOwner = live.current.info.role === "owner";
+  const { id, info } = currentServer();
+  const path = /** @type {const} */ (`/intel/${id}/shops/${watch.id}`);
+  const isOwner = info.role === "owner";
   const editor = h("div", { class: "wide", hidden: true });
   const edit = iconButton(SHOPS.edit(watch.itemName ?? watch.itemId), "settings", open);
   edit.hidden = !isOwner;
@@ -31,6 +32,7 @@ export function watchRow(watch, changed) {
     editor,
   );
 
+  /** @param {Api["WatchView"]} latest */
   element.update = (latest) => {
     watch = latest;
     const { state, price, currencyName, quantity } = watch;

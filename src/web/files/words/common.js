@@ -10,6 +10,7 @@ export const COMMON = {
   hours: (count) => `${count} h`,
   days: (count) => `${count} d`,
   loading: "Loading…",
+  noServer: "No server is shown any longer.",
   tryAgain: "Try again",
   retryIn: (seconds) => `Try again in ${seconds} s.`,
   done: "Done",

@@ -11,6 +11,7 @@ export const RAID = {
   acknowledgeAll: "Acknowledge all",
   known: (when) => `Acknowledged ${when}.`,
   over: "over",
+  /** @param {Pick<Relay["Incident"], "count" | "drill" | "late" | "grid" | "alarmName">} raid @param {string} age */
   sentence: ({ count, drill, late, grid, alarmName }, age) =>
     [
       `RAID${grid ? ` ${grid}` : ""}: ${alarmName} went off ${age}${count > 1 ? `, ${count} hits` : ""}.`,
