@@ -62,7 +62,9 @@ async function call(method, path, body, headers = {}) {
   return answer.status === 204 ? null : answer.json();
 }
 
+/** @param {Response} answer */
 async function problemOf(answer) {
+  /** @type {Partial<Api["Problem"]>} */
   const problem = await answer.json().catch(() => ({}));
   if (answer.status === 401 && problem.code === "unauthenticated") signedOut();
   const retryAfter = Number(answer.headers.get("retry-after")) || undefined;

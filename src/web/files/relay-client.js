@@ -7,9 +7,7 @@ import { Commands, isNew, mintToken, missedSince, parsed, pauseBefore, platformO
 import { applyPatch, Gap } from "./relay-patch.js";
 
 /** A ping is sent this often; silence of this length ends the connection; and after a wake-up this much is enough. */
-const PING_EVERY = 20_000;
-const SILENCE = 35_000;
-const SILENCE_AFTER_WAKE = 3000;
+const [PING_EVERY, SILENCE, SILENCE_AFTER_WAKE] = [20_000, 35_000, 3000];
 /** Woken more often than this, it does not try again. */
 const RETRY_AFTER = 1000;
 /** A new snapshot of a server is asked for at most this often. */
@@ -27,7 +25,7 @@ export class RelayClient {
     this.headers = headers;
     this.history = history;
     this.platform = platformOf(platform);
-    /** Servers by id: their last position and state. */
+    /** @type {Map<string, import("./relay-parts.js").Watched>} servers by id: their last position and state */
     this.servers = new Map();
     this.commands = new Commands(this.platform);
     this.attempt = this.lastHeard = 0;
@@ -49,7 +47,7 @@ export class RelayClient {
 
   /**
    * Watches a server: its state comes, and then what changes.
-   * @param {string} serverId @param {string[]} [sections] keys of the state; absent: all
+   * @param {string} serverId @param {Relay["StateKey"][]} [sections] keys of the state; absent: all
    */
   watch(serverId, sections) {
     if (this.servers.has(serverId)) return;
@@ -82,7 +80,6 @@ export class RelayClient {
     if (!this.isWanted) return;
     if (!this.socket) {
       if (this.timer === null || this.platform.now() - this.triedAt < RETRY_AFTER) return;
-      this.#clear();
       this.attempt = 0;
       this.#connect();
     } else if (this.isOpen && this.platform.now() - this.lastHeard > SILENCE_AFTER_WAKE) this.#probe();
@@ -127,7 +124,7 @@ export class RelayClient {
   #receive(data) {
     this.lastHeard = this.platform.now();
     const message = parsed(data);
-    const server = this.servers.get(message.serverId);
+    const server = "serverId" in message ? this.servers.get(message.serverId ?? "") : undefined;
     if (server) server.heardAt = this.serviceTime();
     switch (message.type) {
       case "snapshot":
@@ -135,8 +132,9 @@ export class RelayClient {
       case "patch":
         return server && this.#patch(message, server);
       case "event":
+        return server && this.#give(server, "event", message.serverId, message.event, false);
       case "chat":
-        return server && this.#give(server, message.type, message.serverId, message[message.type], false);
+        return server && this.#give(server, "chat", message.serverId, message.chat, false);
       case "raid":
         return server && this.#call("raid", message.serverId, message);
       case "ack":
@@ -150,11 +148,13 @@ export class RelayClient {
     }
   }
 
+  /** @param {Extract<Relay["ServerMessage"], { type: "snapshot" }>} message @param {import("./relay-parts.js").Watched} server */
   #snapshot(message, server) {
     Object.assign(server, { state: message.state, epoch: message.epoch, seq: message.seq });
-    this.#changed(message.serverId, server, new Set(Object.keys(server.state)));
+    this.#changed(message.serverId, server, new Set(Object.keys(message.state)));
   }
 
+  /** @param {Extract<Relay["ServerMessage"], { type: "patch" }>} message @param {import("./relay-parts.js").Watched} server */
   #patch(message, server) {
     if (server.state === null || server.epoch !== message.epoch || server.seq !== message.base) {
       return this.#resync(message.serverId, server);
@@ -177,7 +177,7 @@ export class RelayClient {
     server.isBehind = false;
   }
 
-  /** Something is missing: asks for a snapshot. What is known stays until it comes. */
+  /** Something is missing: asks for a snapshot. What is known stays until it comes. @param {string} serverId @param {import("./relay-parts.js").Watched} server */
   #resync(serverId, server) {
     const now = this.platform.now();
     server.epoch = null;
@@ -212,16 +212,16 @@ export class RelayClient {
     if (isNew(server.seen, entry)) this.#call(kind, serverId, entry, missed);
   }
 
+  /** @param {Relay["Refusal"]} refusal */
   #refused({ code, message, serverId, requestId }) {
-    if (requestId !== undefined) return this.commands.answered(requestId, new RelayError(code, message));
-    if (code === "unknown_server" && serverId !== undefined) {
-      this.servers.delete(serverId);
-      this.#call("lost", serverId, code, message);
-    } else {
-      this.#call("message", { type: "error", code, message, serverId });
-    }
+    if (requestId) return this.commands.answered(requestId, new RelayError(code, message));
+    if (code !== "unknown_server" || !serverId)
+      return this.#call("message", { type: "error", code, message, serverId });
+    this.servers.delete(serverId);
+    this.#call("lost", serverId, code, message);
   }
 
+  /** @param {Relay["ClientMessage"]} message */
   #send(message) {
     if (!this.isOpen || !this.socket) return false;
     this.socket.send(JSON.stringify(message));

@@ -25,6 +25,19 @@
  * @property {(message: any) => void} [message] everything else
  */
 
+/**
+ * @typedef {object} Watched a server: its last position and state
+ * @property {Relay["StateKey"][]} [sections]
+ * @property {Relay["StateDocument"] | null} state
+ * @property {number | null} epoch null: no position
+ * @property {number | null} seq
+ * @property {number} resyncAt
+ * @property {number | null} heardAt
+ * @property {number} [awayAt] since when what happened is missing
+ * @property {boolean} [isBehind]
+ * @property {Set<string>} seen
+ */
+
 /** Functions of the surroundings that the client uses. @param {any} given for tests */
 export function platformOf(given) {
   return {
@@ -75,7 +88,11 @@ export async function mintToken(platform, api, headers) {
     if (answer.status === 401 || (answer.status === 403 && (await codeOf(answer)))) {
       return { isSignedOut: true, reason: "the sign-in has ended", date };
     }
-    if (answer.ok) return { token: (await answer.json()).token, date };
+    if (answer.ok) {
+      /** @type {Api["RelayToken"]} */
+      const { token } = await answer.json();
+      return { token, date };
+    }
     const pause = Number(answer.headers.get("retry-after")) * 1000 || undefined;
     return { reason: `the service answered ${answer.status}`, pause, date };
   } catch {
@@ -103,7 +120,7 @@ export function isNew(seen, { id }) {
   return true;
 }
 
-/** A message of the relay; one that says nothing for what is no JSON. @param {string} data @returns {any} */
+/** A message of the relay; one that says nothing for what is no JSON. @param {string} data @returns {Relay["ServerMessage"]} */
 export function parsed(data) {
   try {
     return JSON.parse(data);
@@ -171,8 +188,12 @@ export async function missedSince(get, serverId, since) {
   return [...pairs("event", events), ...pairs("chat", lines)];
 }
 
-/** The newest entries of a list, oldest first. @returns {Promise<any[]>} */
+/**
+ * The newest entries of a list, oldest first.
+ * @param {(path: string) => Promise<any>} get @param {string} path @param {"entries" | "lines"} list
+ */
 async function wholeList(get, path, list) {
+  /** @type {(Api["WorldEvent"] | Api["ChatLineSchema"])[]} */
   const entries = [];
   let before = "";
   for (let page = 0; page < MOST_PAGES; page++) {
@@ -182,6 +203,7 @@ async function wholeList(get, path, list) {
       if (isRefused) break;
       throw new Error(`the service answered ${answer.status}`);
     }
+    /** @type {Pick<Api["Timeline"], "next" | "entries"> & Pick<Api["ChatView"], "next" | "lines">} */
     const body = await answer.json();
     entries.push(...body[list]);
     if (!body.next) break;

@@ -132,16 +132,20 @@ export class SharedRelay {
   }
 
   #send(from, data) {
-    const { type, serverId } = JSON.parse(data);
-    if (type === "ping") return this.say({ to: from, kind: "data", data: '{"type":"pong"}' });
+    /** @type {Relay["ClientMessage"]} */
+    const message = JSON.parse(data);
+    if (message.type === "ping") return this.say({ to: from, kind: "data", data: '{"type":"pong"}' });
     // This tab watches every server that any tab does; it knows the state.
-    if (type === "unsubscribe") return;
-    if (type !== "subscribe") return this.held.send(data);
+    if (message.type === "unsubscribe") return;
+    if (message.type !== "subscribe") return this.held.send(data);
+    const { serverId } = message;
     const server = this.client.servers.get(serverId);
     if (!server) return this.onUnknown();
     if (!server.state || server.epoch === null) return;
     const { epoch, seq, state } = server;
-    this.say({ to: from, kind: "data", data: JSON.stringify({ type: "snapshot", serverId, epoch, seq, state }) });
+    /** @type {Relay["ServerMessage"]} */
+    const snapshot = { type: "snapshot", serverId, epoch, seq, state };
+    this.say({ to: from, kind: "data", data: JSON.stringify(snapshot) });
   }
 }
 

@@ -55,7 +55,7 @@ export async function overlaySection(reload) {
     view.take({
       ...live.current?.state,
       server: { connection: "connected" },
-      raids: { example: { grid: "H5", alarmName: "Main base north", count: 3, lastAt: time, endedAt: null, acks: {} } },
+      raids: { example: { grid: "H5", alarmName: "Main base north", count: 3, lastAt: time } },
     });
     for (const event of (live.current?.feed ?? []).slice(0, 2).reverse()) view.add({ ...event, ts: time });
   }

@@ -12,7 +12,9 @@ const view = new OverlayView(/** @type {HTMLElement} */ (document.getElementById
 
 async function start() {
   if (!options.token || !options.server) return view.say(OVERLAY_WORDS.noToken);
+  /** @type {Api["ClientConfig"]} */
   const config = await (await fetch(`${API}/client-config`)).json();
+  if (!config.urls.relay) return view.say(OVERLAY_WORDS.noRelay);
   const client = new RelayClient({
     api: API,
     relay: config.urls.relay,

@@ -10,6 +10,12 @@ const TRUSTED_FOR = 60_000;
 const EVENTS = 4;
 const MEMBERS = 8;
 
+/** What it needs of the state of a server. @typedef {object} Shown
+ * @property {Pick<Relay["ServerHead"], "connection" | "stale">} [server]
+ * @property {Relay["TeamDocument"]} [team]
+ * @property {Record<string, Pick<Relay["Incident"], "grid" | "alarmName" | "count" | "lastAt">>} [raids]
+ */
+
 export class OverlayView {
   /** @param {HTMLElement} root @param {import("./options.js").OverlayOptions} options */
   constructor(root, { show, pos, scale, theme }) {
@@ -22,21 +28,22 @@ export class OverlayView {
     this.events = Array.from({ length: EVENTS }, () => line(root, "event"));
     this.members = Array.from({ length: MEMBERS }, () => line(root, "member"));
     this.note = line(root, "note");
-    /** @type {any} */
+    /** @type {Shown | null} */
     this.state = null;
+    /** @type {Relay["WorldEvent"][]} */
     this.recent = [];
     /** When the link to the game server was last up, and the team was last known then. */
     this.heardAt = this.teamAt = 0;
   }
 
-  /** @param {any} state */
+  /** @param {Shown} state */
   take(state) {
     this.state = state;
     this.heard();
     this.draw();
   }
 
-  /** @param {any} event */
+  /** @param {Relay["WorldEvent"]} event */
   add(event) {
     this.recent.unshift(event);
     this.recent.length = Math.min(this.recent.length, EVENTS);
