@@ -6,11 +6,20 @@ import { readFileSync } from "node:fs";
 const AXE = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
 
-/** Every flaw in a line. @returns {Promise<string[]>} */
-export async function flawsOf(page) {
+/** Every flaw in a line. Axe looks at what is `within`, or at all of it if that is not shown. @returns {Promise<string[]>} */
+export async function flawsOf(page, within = "body") {
   const seen = await page.evaluate(look);
-  await page.evaluate(AXE);
-  const { violations } = await page.evaluate((tags) => globalThis.axe.run(document, { runOnly: tags }), RULES);
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
+  const { violations } = await page.evaluate(
+    ([place, tags]) => {
+      const part = document.querySelector(place);
+      return globalThis.axe.run(part?.checkVisibility() ? part : document, {
+        runOnly: tags,
+        resultTypes: ["violations"],
+      });
+    },
+    [within, RULES],
+  );
   const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
   return [...seen, ...serious.map(({ id, nodes }) => `axe ${id}: ${nodes[0].html.slice(0, 120)}`)];
 }

@@ -75,22 +75,25 @@ export function useDemo() {
   });
 }
 
-/**
- * A page that is signed in. `faults` are errors of its console, reports of its policy, failed requests and requests to
- * other origins; a test ends with none. `prepare` is called with the page before it is loaded.
- */
-export async function openPage(
-  browser,
-  demo,
-  { width = 1366, height = 768, path = "/", signedIn = true, prepare = null, ...context } = {},
-) {
+/** What a browser has for itself, signed in. */
+export async function openSession(browser, demo, { width = 1366, height = 768, signedIn = true, ...context } = {}) {
   const settings = { viewport: { width, height }, locale: "en-GB", timezoneId: "UTC", ...context };
   const session = await browser.newContext(settings);
   if (signedIn) {
     const [name, value] = demo.cookie.split("=");
     await session.addCookies([{ name, value, url: demo.apiUrl }]);
   }
-  const page = await session.newPage();
+  return session;
+}
+
+/**
+ * A page that is signed in. `faults` are errors of its console, reports of its policy, failed requests and requests to
+ * other origins; a test ends with none. `prepare` is called with the page before it is loaded. Pages of one `session`, made
+ * by `openSession`, have what the browser keeps in common: files, too.
+ */
+export async function openPage(browser, demo, { path = "/", prepare = null, session = null, ...looks } = {}) {
+  const opened = session ?? (await openSession(browser, demo, looks));
+  const page = await opened.newPage();
   const faults = [];
   const allowed = new Set([new URL(demo.apiUrl).host, new URL(demo.relayUrl).host, new URL(demo.openUrl).host]);
   page.on("console", (message) => {
@@ -112,5 +115,5 @@ export async function openPage(
   });
   await prepare?.(page);
   await page.goto(demo.apiUrl + path);
-  return { page, faults, close: () => session.close() };
+  return { page, faults, close: () => (session ? page : opened).close() };
 }

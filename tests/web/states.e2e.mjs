@@ -2,9 +2,9 @@
 // off or too small to be hit, and the rules of axe find nothing serious. The states are those of the pictures (`shots.mjs`).
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { flawsOf } from "./flaws.mjs";
-import { browser, demo, openPage, useDemo } from "./lib.mjs";
+import { browser, demo, openPage, openSession, useDemo } from "./lib.mjs";
 import { signIn, startService } from "./service.mjs";
 import { FAILING, PAGES, STATES, TABS, WITH_TABS } from "./states.mjs";
 
@@ -38,42 +38,45 @@ before(async () => {
   // The demo is started meanwhile, and asks the game for the map once its link is up.
   while (!(await demo?.call("GET", `/paired-servers/${demo.serverId}/map`).catch(() => null)))
     await new Promise((resolve) => setTimeout(resolve, 500));
+  // The demo raids those who watch; from then on there is something to acknowledge.
+  const { page, close } = await openPage(browser, demo);
+  await page.getByRole("button", { name: "Acknowledge" }).first().waitFor({ timeout: 200_000 });
+  await close();
 });
 after(() => bare?.stop());
 
 /** What is wrong with this page; requests that fail are errors to a browser, and are of some states. */
-async function wrong(page, name, faults) {
+async function wrong(page, name, faults, within) {
   await page.waitForFunction(
     () => document.querySelector("#panel")?.closest("[hidden]") || !document.querySelector("#panel:empty"),
   );
   const said = faults.splice(0).filter((fault) => !(FAILING.includes(name) && /Failed to load/.test(fault)));
-  return [...new Set([...(await flawsOf(page)), ...said])];
+  return [...new Set([...(await flawsOf(page, within)), ...said])];
 }
 
-/** A page in a state. A raid turns a phone to the map, under the hands of what is done there: then once more. */
-async function show(looks, prepare, then) {
-  for (let tries = 1; ; tries++) {
-    const opened = await openPage(browser, demo, { ...looks, prepare });
-    try {
-      await opened.page.locator(".shell, .sheet, .starting").first().waitFor();
-      await then?.(opened.page);
-      return opened;
-    } catch (problem) {
-      await opened.close();
-      if (tries === 2) throw problem;
-    }
-  }
-}
+/** One phone and one laptop, side by side; the pages of each have what it keeps in common. */
+describe("at each size", { concurrency: SIZES.length }, () => {
+  for (const looks of SIZES) describe(`at ${looks.width} pixels`, { concurrency: 1 }, () => look(looks));
+});
 
-for (const looks of SIZES) {
+function look(looks) {
+  let session;
+  before(async () => (session = await openSession(browser, demo, looks)));
+  after(() => session?.close());
+
   for (const [state, [prepare, then]] of Object.entries(STATES)) {
     test(`${state} at ${looks.width} pixels`, async () => {
-      const { page, faults, close } = await show(looks, prepare, then);
+      // Its clock is another one, for all pages of a session.
+      const kept = state === "offline" ? null : session;
+      const { page, faults, close } = await openPage(browser, demo, { ...looks, session: kept, prepare });
+      await page.locator(".shell, .sheet, .starting").first().waitFor();
+      await then?.(page);
       const found = {};
       for (const tab of WITH_TABS.includes(state) ? TABS : [""]) {
         const element = page.getByRole("tab", { name: new RegExp(`^${tab || "Team"}`) });
         if (tab && (await element.getAttribute("aria-selected")) === "false") await element.click();
-        const flaws = await wrong(page, state, faults);
+        // Beside its panel, a tab is like the one before it.
+        const flaws = await wrong(page, state, faults, tab === "" || tab === TABS[0] ? "body" : "#panel");
         if (flaws.length > 0) found[tab || state] = flaws;
       }
       await page.context().setOffline(false);

@@ -4,16 +4,35 @@
 export const TABS = ["Map", "Team", "Devices", "Feed", "Shops", "More"];
 const LONG_AGO = "2026-01-01T00:00:00.000Z";
 
-/** Edits each snapshot of the relay on its way. */
-const edited = (edit) => (page) =>
-  page.routeWebSocket(/\/v1$/, (socket) => {
-    const relay = socket.connectToServer();
-    relay.onMessage((data) => {
-      const message = JSON.parse(String(data));
-      if (message.type === "snapshot") edit(message.state);
-      if (message.type !== "patch") socket.send(JSON.stringify(message));
+/**
+ * The relay's messages on their way: each snapshot is edited, and then no patch comes; `answer` may answer what the page says.
+ * Raids are of one state alone: they turn a phone to the map, under the hands of what is done there.
+ */
+const relayed =
+  ({ edit = null, answer = null } = {}) =>
+  (page) =>
+    page.routeWebSocket(/\/v1$/, (socket) => {
+      const relay = socket.connectToServer();
+      relay.onMessage((data) => {
+        const message = JSON.parse(String(data));
+        if (message.type === "raid" || (edit && message.type === "patch")) return;
+        if (message.type === "snapshot") {
+          message.state.raids = {};
+          edit?.(message.state);
+        }
+        if (message.type === "patch") message.patch = message.patch.filter(({ path }) => !/^\/raids\b/.test(path));
+        socket.send(JSON.stringify(message));
+      });
+      socket.onMessage((data) => {
+        const said = answer?.(JSON.parse(String(data)));
+        if (said) socket.send(JSON.stringify(said));
+        else relay.send(data);
+      });
     });
-  });
+const edited = (edit) => relayed({ edit });
+const calm = relayed();
+/** Both are prepared. */
+const both = (one, other) => (page) => one(page).then(() => other(page));
 /** Edits what the dashboard comes with; without `edit`, it asks itself. */
 const begun = (page, edit) =>
   page.route(
@@ -37,7 +56,7 @@ const problem = (status, code, detail) => [status, { title: code, status, code, 
 
 /** Each state: what is prepared, and what is done once the page is open. */
 export const STATES = {
-  live: [],
+  live: [calm],
   long: [
     edited((state) => {
       state.server.name = LONG;
@@ -54,9 +73,9 @@ export const STATES = {
     }),
     press("Devices"),
   ],
-  layers: [null, (page) => page.getByRole("button", { name: "Layers" }).click()],
+  layers: [calm, (page) => page.getByRole("button", { name: "Layers" }).click()],
   card: [
-    null,
+    calm,
     async (page) => {
       // On a phone the map has no list beside it.
       if ((page.viewportSize()?.width ?? 0) < 720) return page.getByRole("application").click();
@@ -65,14 +84,14 @@ export const STATES = {
     },
   ],
   note: [
-    null,
+    calm,
     async (page) => {
       await page.getByRole("button", { name: "Add a note" }).click();
       await page.getByRole("application").click({ position: { x: 150, y: 150 } });
     },
   ],
   forms: [
-    null,
+    calm,
     async (page) => {
       await press("Devices")(page);
       await page.getByRole("button", { name: "Name and place" }).first().click();
@@ -80,14 +99,14 @@ export const STATES = {
     },
   ],
   offer: [
-    null,
+    calm,
     async (page) => {
       await press("Shops")(page);
       await page.locator("#panel .row button[aria-expanded]").first().click();
     },
   ],
   folds: [
-    null,
+    calm,
     async (page) => {
       await press("More")(page);
       await page.getByText("My data").waitFor();
@@ -97,7 +116,9 @@ export const STATES = {
   ],
   raid: [null, (page) => page.getByRole("button", { name: "Acknowledge" }).first().waitFor({ timeout: 200_000 })],
   starting: [(page) => begun(page).then(() => never(page, /\/client-config$/))],
-  loading: [(page) => never(page, /\/(chat|timeline|shops|map|guests|device|push|readiness|tokens|alarms)(\?.*)?$/)],
+  loading: [
+    both(calm, (page) => never(page, /\/(chat|timeline|shops|map|guests|device|push|readiness|tokens|alarms)(\?.*)?$/)),
+  ],
   connecting: [(page) => page.routeWebSocket(/\/v1$/, () => {})],
   empty: [
     edited((state) =>
@@ -126,27 +147,26 @@ export const STATES = {
     ),
   ],
   offline: [
-    null,
+    both(calm, (page) => page.clock.install()),
     async (page) => {
       await page.getByRole("status", { name: "Connection" }).filter({ hasText: /^live/ }).waitFor();
       // Panels are loaded a little later than the page.
-      await page.waitForTimeout(5000);
+      await page.clock.fastForward(5000);
+      await page.waitForLoadState("networkidle");
       await page.context().setOffline(true);
       await page.evaluate(() => dispatchEvent(new PageTransitionEvent("pagehide")));
-      await page.waitForTimeout(32_000);
+      await page.clock.fastForward(32_000);
+      await page.locator(".map-age:not([hidden])").waitFor({ state: "attached" });
     },
   ],
   refused: [
-    (page) =>
-      page.routeWebSocket(/\/v1$/, (socket) => {
-        const relay = socket.connectToServer();
-        socket.onMessage((data) => {
-          const { type, requestId } = JSON.parse(String(data));
-          if (type !== "deviceToggle") return relay.send(data);
-          const message = "The game server did not show the wanted state in time.";
-          socket.send(JSON.stringify({ type: "error", code: "game_server_timeout", message, requestId }));
-        });
-      }),
+    relayed({
+      answer: ({ type, requestId }) => {
+        if (type !== "deviceToggle") return null;
+        const message = "The game server did not show the wanted state in time.";
+        return { type: "error", code: "game_server_timeout", message, requestId };
+      },
+    }),
     async (page) => {
       await press("Devices")(page);
       await page.getByRole("switch").first().click();
@@ -166,16 +186,19 @@ export const STATES = {
       ),
   ],
   operator: [
-    answered(/\/credentials\/push$/, 200, {
-      state: "proven",
-      uploadedAt: LONG_AGO,
-      expiresAt: null,
-      session: { state: "unreadable", since: LONG_AGO, lastError: "unknown_key" },
-    }),
+    both(
+      calm,
+      answered(/\/credentials\/push$/, 200, {
+        state: "proven",
+        uploadedAt: LONG_AGO,
+        expiresAt: null,
+        session: { state: "unreadable", since: LONG_AGO, lastError: "unknown_key" },
+      }),
+    ),
     press("More"),
   ],
   "signed-out": [
-    null,
+    calm,
     (page) =>
       page
         .route(/./, (route) =>
