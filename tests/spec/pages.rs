@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use crate::harness::{
     app::{BASE, FRONTEND, TestApp},
     game::ALICE,
+    relay_client,
 };
 
 #[actix_web::test]
@@ -98,6 +99,9 @@ async fn the_dashboard_comes_with_what_it_asks_first() {
     assert_eq!(known["me"], browser.get("/me").await.json());
     assert_eq!(known["config"], browser.get("/client-config").await.json());
     assert_eq!(known["servers"][0]["name"], "</script><b>");
+    // Its connection to the relay needs no question before it.
+    let opening = relay_client::request(app.relay, known["relay"]["token"].as_str());
+    relay_client::open(app.relay, opening).await.expect("a 101").0.ping().await;
     assert!(!page.contains("rel=\"preload\""), "nothing is asked twice: {page}");
 
     // A cookie whose session has ended: the page asks itself, and shows the way to sign in.

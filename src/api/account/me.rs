@@ -24,7 +24,7 @@ use crate::{
     },
     domain::{
         billing_interval::BillingInterval,
-        ids::UserId,
+        ids::{SessionId, UserId},
         preference,
         tier::{EffectiveTier, Entitlements, SubscriptionStatus, Tier, TierSource},
         time::Timestamp,
@@ -177,14 +177,19 @@ impl Me {
     (status = 200, body = Me),
 ))]
 pub async fn get(req: HttpRequest, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(signed_in_as(&req, &context).await?.1))
+    let (_, me) = signed_in_as(&req, &context).await?;
+    Ok(HttpResponse::Ok().json(me))
 }
 
-/// The user behind the session, and what `/me` says of them.
-pub(in crate::api) async fn signed_in_as(req: &HttpRequest, context: &ApiContext) -> Result<(UserId, Me), ApiError> {
+/// The user and the session of a request, and what `/me` says of the user.
+pub(in crate::api) async fn signed_in_as(
+    req: &HttpRequest,
+    context: &ApiContext,
+) -> Result<((UserId, SessionId), Me), ApiError> {
     let now = context.clock.now();
-    let (SessionUser { user, .. }, standing) = signed_in(req, move |db, user| Standing::read(db, user, now)).await?;
-    Ok((user.id.clone(), Me::new(user, standing, context)))
+    let (caller, standing) = signed_in(req, move |db, user| Standing::read(db, user, now)).await?;
+    let SessionUser { user, session, .. } = caller;
+    Ok(((user.id.clone(), session), Me::new(user, standing, context)))
 }
 
 /// Sets the user's time zone and language, for what the service writes and clients show. Answers like `GET /me`.

@@ -23,7 +23,7 @@ use crate::{
     },
     clients::identity::VerifyError,
     config::Environment,
-    crypto::digest::sha256_hex,
+    crypto::{digest::sha256_hex, relay_token::RelayClaims},
     db::{engine::pool::Db, openid_nonces, sessions, users},
     domain::{
         ids::{PlatformId, SessionId, UserId},
@@ -67,11 +67,19 @@ impl LoginAttempt {
 
 /// A token that opens sockets at the relay until it expires; an open one stays. Ending the credential that minted it ends it.
 #[derive(Serialize, ToSchema)]
-struct RelayToken {
+pub(in crate::api) struct RelayToken {
     /// JWT with scope `relay`.
     token: String,
     /// Unix seconds.
     exp: i64,
+}
+
+impl RelayToken {
+    /// Mints one for this credential.
+    pub fn mint(claims: &RelayClaims, context: &ApiContext) -> Self {
+        let (token, exp) = context.keys.relay_tokens.mint(claims, context.clock.now());
+        Self { token, exp }
+    }
 }
 
 #[derive(IntoParams)]
@@ -261,8 +269,7 @@ pub async fn sign_out(
     (status = 200, body = RelayToken),
 ))]
 pub async fn relay_token(RelayCaller(claims): RelayCaller, context: web::Data<ApiContext>) -> HttpResponse {
-    let (token, exp) = context.keys.relay_tokens.mint(&claims, context.clock.now());
-    HttpResponse::Ok().json(RelayToken { token, exp })
+    HttpResponse::Ok().json(RelayToken::mint(&claims, &context))
 }
 
 /// The value of a parameter that occurs exactly once.

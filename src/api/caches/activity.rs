@@ -52,6 +52,11 @@ impl ActivityCounts {
         self.add("sign_in");
     }
 
+    /// A dashboard has begun with a token of the relay within its page.
+    pub fn count_dashboard(&self) {
+        self.add("dashboard");
+    }
+
     fn add(&self, kind: &'static str) {
         *self.lock().entry(kind).or_default() += 1;
     }

@@ -13,7 +13,10 @@ use tokio::time::timeout;
 
 use crate::{
     api::{
-        account::me::{self, Me},
+        account::{
+            me::{self, Me},
+            sign_in::RelayToken,
+        },
         answer::{
             error::ApiError,
             etags::{self, Caching},
@@ -25,7 +28,8 @@ use crate::{
         operation::{client_config::ClientConfig, index},
         server::paired_servers::{self, PairedServerList},
     },
-    domain::return_target,
+    crypto::relay_token::RelayClaims,
+    domain::{relay_access::RelayAccess, return_target, time::Timestamp},
     web::{
         pages::{BundledPages, LoadedPages, PageName, WORKER_POLICY},
         tree::TreeFile,
@@ -71,12 +75,24 @@ struct FirstAnswers {
     me: Me,
     #[serde(flatten)]
     servers: PairedServerList,
+    /// For the first connection to the relay.
+    relay: RelayToken,
+    /// The time of the service.
+    now: Timestamp,
 }
 
 async fn first_answers(req: &HttpRequest, context: &ApiContext) -> Result<FirstAnswers, ApiError> {
-    let (user, me) = me::signed_in_as(req, context).await?;
+    let ((user, session), me) = me::signed_in_as(req, context).await?;
+    let claims = RelayClaims { user: user.clone(), session, access: RelayAccess::Session };
     let servers = paired_servers::page_of(user, None, &ListPage::new(SERVERS, None), context).await?;
-    Ok(FirstAnswers { config: ClientConfig::without_prices(context), me, servers })
+    context.caches.activity.count_dashboard();
+    Ok(FirstAnswers {
+        config: ClientConfig::without_prices(context),
+        me,
+        servers,
+        relay: RelayToken::mint(&claims, context),
+        now: context.clock.now(),
+    })
 }
 
 /// The dashboard of a user: no cache keeps it.

@@ -127,7 +127,7 @@ export function topBar({ siren }) {
   return element;
 }
 
-/** Incidents of a server that have not ended. @param {import("./live.js").Server} server */
+/** Incidents of a server that have not ended. @param {import("./types.js").Server} server */
 function openCount(server) {
   if (!server.state) return server.info.openIncidents;
   return Object.values(server.state.raids ?? {}).filter((raid) => raid.endedAt === null).length;
@@ -135,7 +135,7 @@ function openCount(server) {
 
 /**
  * The state of all that is between the game and this page, in a word and a few more.
- * @param {import("./live.js").Server | null} server
+ * @param {import("./types.js").Server | null} server
  * @returns {{ word: string, kind: "live" | "stale" | "gone" }}
  */
 function stateOf(server) {

@@ -57,7 +57,7 @@ export function chatBlock() {
   return element;
 }
 
-/** @param {import("./live.js").Line} entry */
+/** @param {import("./types.js").Line} entry */
 function line({ author, authorId, text, ts }) {
   const picture = avatar(authorId);
   picture.show(author);

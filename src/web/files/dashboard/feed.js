@@ -36,7 +36,7 @@ const PAGE = 80;
 /** Pages of the service that one press loads at most. */
 const PAGES = 5;
 
-/** @typedef {import("./live.js").Entry} Entry */
+/** @typedef {import("./types.js").Entry} Entry */
 
 /** @param {{ flyTo: (x: number, y: number) => void }} does */
 export function feedBlock({ flyTo }) {

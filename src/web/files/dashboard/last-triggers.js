@@ -11,7 +11,7 @@ const AGAIN = 60_000;
 /** @type {Map<string, Known>} by server */
 const known = new Map();
 
-/** The last trigger of an alarm of a server, as far as it is known. @param {import("./live.js").Server} server @param {string} alarm */
+/** The last trigger of an alarm of a server, as far as it is known. @param {import("./types.js").Server} server @param {string} alarm */
 export function lastTrigger(server, alarm) {
   let all = known.get(server.id);
   if (!all) known.set(server.id, (all = { last: new Map(), isLoaded: false, askedAt: 0 }));

@@ -1,10 +1,14 @@
-// The user, the servers and their live states. Parts of the page ask to be called when a topic changes.
+// The user, the servers and their live states.
 
 import { get, onSignedOut, PAGES, Problem, served } from "../api.js";
 import { RelayClient } from "../relay-client.js";
 import { canShare, SharedRelay } from "../relay-shared.js";
 import { setAhead } from "../ui/time.js";
 import { COMMON } from "../words/common.js";
+import { fetchWith } from "./first-answers.js";
+import { emit, emitSoon } from "./topics.js";
+
+export { emit, on } from "./topics.js";
 
 /** Entries of the feed and lines of chat that are kept for each server, and entries with older ones that were asked for. */
 const KEPT = 300;
@@ -19,27 +23,10 @@ const TRAIL = 120;
 /** A jump of more metres is a respawn, not a walk. */
 export const JUMP = 300;
 
+/** @typedef {import("./types.js").Server} Server */
+/** @typedef {import("./types.js").Entry} Entry */
+/** @typedef {import("./types.js").Line} Line */
 /** @typedef {import("../relay-client.js").RelayStatus} RelayStatus */
-/** @typedef {Api["WorldEvent"] & { missed?: boolean, isNew?: boolean }} Entry of the feed */
-/** @typedef {Api["ChatLineSchema"] & { missed?: boolean }} Line of the chat */
-/** @typedef {{ x: number, y: number, at: number }} Footprint */
-/**
- * @typedef {object} Server
- * @property {string} id
- * @property {Api["PairedServerView"]} info
- * @property {Relay["StateDocument"] | null} state
- * @property {Entry[]} feed newest first, as `chat`
- * @property {string | null} olderFeed the `next` of the last page; null: there are no older ones; empty: some were dropped
- *   again
- * @property {"" | "loading" | "loaded" | "failed"} past feed, chat and map from before
- * @property {number} feedRoom
- * @property {Line[]} chat
- * @property {Map<string, Footprint[]>} trails
- * @property {Api["MapView"] | null} map
- * @property {number} mapPause
- * @property {boolean} isMapAsked
- * @property {number} heardAt
- */
 
 export const live = {
   config: /** @type {Api["ClientConfig"]} */ (/** @type {unknown} */ (null)),
@@ -54,48 +41,8 @@ export const live = {
 /** The connection is one for all tabs, where tabs can agree. @type {SharedRelay | null} */
 let shared = null;
 
-/** @type {Map<string, Set<(value?: any) => void>>} */
-const listeners = new Map();
-/** Topics of which listeners are called with the next frame. */
-const waiting = new Set();
-
-/**
- * Calls `listener` when the topic changes: `connection`, `servers`, `current`, `raids`, `me`; of the server that is
- * shown: `server`, `team`, `mapMarkers`, `devices`, `mapNotes`, `feed`, `chat`, `map`.
- * @param {string} topics with blanks between them @param {(value?: any) => void} listener
- */
-export function on(topics, listener) {
-  for (const topic of topics.split(" ")) {
-    if (!listeners.has(topic)) listeners.set(topic, new Set());
-    listeners.get(topic)?.add(listener);
-  }
-}
-
-export function emit(topic, value) {
-  for (const listener of listeners.get(topic) ?? []) listener(value);
-}
-
-/** Once for all changes until the next frame, so that a burst of patches is drawn once. */
-function emitSoon(topic) {
-  if (waiting.size === 0) requestAnimationFrame(emitWaiting);
-  waiting.add(topic);
-}
-
-function emitWaiting() {
-  const topics = [...waiting];
-  waiting.clear();
-  const called = new Set();
-  for (const topic of topics) {
-    for (const listener of listeners.get(topic) ?? []) {
-      if (called.has(listener)) continue;
-      called.add(listener);
-      listener();
-    }
-  }
-}
-
-/** Begins to watch the servers. @param {Api["PairedServerView"][]} [servers] if they are known; else they are asked for */
-export async function connect(servers) {
+/** Begins to watch the servers. @param {import("./types.js").FirstAnswers | null} answers those that came with the page; the others are asked for */
+export async function connect(answers) {
   onSignedOut(() => emit("signedOut"));
   if (live.config.urls.relay) {
     shared = canShare() ? new SharedRelay(`${PAGES} ${live.me.id}`, () => loadServers().catch(() => {})) : null;
@@ -103,10 +50,10 @@ export async function connect(servers) {
       api: location.origin + (document.documentElement.dataset.base ?? ""),
       relay: live.config.urls.relay,
       handlers,
-      platform: shared ? { WebSocket: shared.WebSocket } : {},
+      platform: { fetch: fetchWith(answers), ...(shared && { WebSocket: shared.WebSocket }) },
     });
   }
-  if (servers) takeServers(servers);
+  if (answers) takeServers(answers.servers);
   else await loadServers();
   await start();
   for (const name of ["online", "pageshow", "focus"]) addEventListener(name, () => live.relay?.wake());

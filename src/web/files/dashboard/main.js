@@ -13,6 +13,7 @@ import {
   isInvited,
   keepInvitation,
 } from "./arrivals.js";
+import { firstAnswers } from "./first-answers.js";
 import { connect, live } from "./live.js";
 import { keepReadiness } from "./readiness.js";
 import { drawShell, signInUrl } from "./shell.js";
@@ -58,7 +59,7 @@ async function start() {
   const parts = drawShell(root);
   followChannels(parts.notices);
   followPairings(parts.notices);
-  await connect(answers?.servers);
+  await connect(answers);
   keepReadiness();
   greet(parts.notices);
   followAlarms();
@@ -67,14 +68,6 @@ async function start() {
     const { firstSteps } = await import("../more/first-steps.js");
     firstSteps(parts);
   }
-}
-
-/**
- * What this page asks first, if the service answered it within the page: it does for those who are signed in.
- * @returns {{ config: Api["ClientConfig"], me: Api["Me"], servers: Api["PairedServerView"][] } | null}
- */
-function firstAnswers() {
-  return JSON.parse(document.getElementById("answers")?.textContent || "null");
 }
 
 function signIn() {

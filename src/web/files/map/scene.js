@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { incidents, live } from "../dashboard/live.js";
 import { isUnknown } from "../raid.js";
 
-/** Alarms that go on, and those that this user has not taken note of. @param {import("../dashboard/live.js").Server | null} server */
+/** Alarms that go on, and those that this user has not taken note of. @param {import("../dashboard/types.js").Server | null} server */
 export function alarmsOf(server) {
   const mine = incidents().filter(({ serverId }) => serverId === server?.id);
   return mine.flatMap(({ raid }) => {
