@@ -7,8 +7,8 @@ import openapiTypes, { astToString } from "openapi-typescript";
 
 const print = (command) => execFileSync(process.env.COMPANION, [command], { encoding: "utf8", maxBuffer: 2 ** 27 });
 
-/** What has a default may be absent from what is sent. */
 async function write(name, document) {
+  // A field with a default may be absent from a body.
   const types = await openapiTypes(document, { defaultNonNullable: false, silent: true });
   writeFileSync(new URL(`contract/${name}.d.ts`, import.meta.url), astToString(types));
 }

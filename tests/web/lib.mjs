@@ -75,7 +75,7 @@ export function useDemo() {
   });
 }
 
-/** What a browser has for itself, signed in. */
+/** A browser of its own as to cookies, storage and files, signed in. */
 export async function openSession(browser, demo, { width = 1366, height = 768, signedIn = true, ...context } = {}) {
   const settings = { viewport: { width, height }, locale: "en-GB", timezoneId: "UTC", ...context };
   const session = await browser.newContext(settings);
@@ -89,7 +89,7 @@ export async function openSession(browser, demo, { width = 1366, height = 768, s
 /**
  * A page that is signed in. `faults` are errors of its console, reports of its policy, failed requests and requests to
  * other origins; a test ends with none. `prepare` is called with the page before it is loaded. Pages of one `session`, made
- * by `openSession`, have what the browser keeps in common: files, too.
+ * by `openSession`, have all of that in common.
  */
 export async function openPage(browser, demo, { path = "/", prepare = null, session = null, ...looks } = {}) {
   const opened = session ?? (await openSession(browser, demo, looks));

@@ -1,5 +1,5 @@
-// What a visit waits for: nothing but its page, when the files are there already. Each answer that is waited for before
-// the dashboard is drawn is a round trip of the player's line; how long that takes is printed by `figures.mjs`.
+// A visit waits for nothing but its page, when the files are there already. Each answer that is waited for before the
+// dashboard is drawn is a round trip of the player's line; how long that takes is printed by `figures.mjs`.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

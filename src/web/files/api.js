@@ -88,7 +88,7 @@ export function newKey() {
   return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
 }
 
-// What is sent and what comes is of the types of the route that a path is of: tests/web/contract has them.
+// Bodies and answers are of the types of the route that a path is of; tests/web/contract has them.
 
 /** @type {<const Path extends string>(path: Path, ...given: Given<"get", Path>) => Promise<Answer<"get", Path>>} */
 export const get = (path, ...given) => call("GET", path, ...given);

@@ -51,7 +51,7 @@ declare global {
     ? { [Status in keyof Answers & (200 | 201 | 204)]: Content<Answers[Status]> }[keyof Answers & (200 | 201 | 204)]
     : never;
 
-  /** What follows the path: the body, if the route has one, and headers. No route is called with a path that is of none. */
+  /** Arguments after the path: the body, if the route has one, and headers. A path of no route takes none that there are. */
   type Given<M extends Method, Path extends string> = [RouteOf<M, Path>] extends [never]
     ? ["no route has this path", never]
     : RouteOf<M, Path> extends { requestBody: { content: { "application/json": infer Body } } }

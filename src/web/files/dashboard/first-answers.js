@@ -3,7 +3,7 @@
 /** @typedef {import("./types.js").FirstAnswers} FirstAnswers */
 
 /**
- * What this page asks first, if the service answered it within the page: it does for those who are signed in.
+ * The answers, if the service gave them: it does for those who are signed in.
  * @returns {FirstAnswers | null}
  */
 export function firstAnswers() {

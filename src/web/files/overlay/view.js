@@ -10,7 +10,8 @@ const TRUSTED_FOR = 60_000;
 const EVENTS = 4;
 const MEMBERS = 8;
 
-/** What it needs of the state of a server. @typedef {object} Shown
+/**
+ * @typedef {object} Shown parts of the state of a server
  * @property {Pick<Relay["ServerHead"], "connection" | "stale">} [server]
  * @property {Relay["TeamDocument"]} [team]
  * @property {Record<string, Pick<Relay["Incident"], "grid" | "alarmName" | "count" | "lastAt">>} [raids]
