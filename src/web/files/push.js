@@ -142,9 +142,10 @@ function text(bytes) {
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
+/** @param {any} subscription @returns {Api["BrowserSubscription"]} */
 function body(subscription) {
   const { endpoint, keys } = subscription.toJSON();
-  return { endpoint, keys };
+  return { endpoint, keys: { p256dh: keys.p256dh, auth: keys.auth } };
 }
 
 async function add(subscription) {

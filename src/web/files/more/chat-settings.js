@@ -20,9 +20,9 @@ export async function chatSettings(reload) {
   const kinds = Object.entries(CHAT_SETTINGS.kinds).map(([kind, words]) =>
     checkbox(words, settings.announcements?.[kind], kind),
   );
-  /** @param {"questions" | "devices" | "leader"} who */
-  const audience = (who) => select(AUDIENCES, settings[who], (one) => CHAT_SETTINGS.audience[one]);
-  const [questions, devices, leader] = [audience("questions"), audience("devices"), audience("leader")];
+  /** @param {string | undefined} who */
+  const audience = (who) => select(AUDIENCES, who, (one) => CHAT_SETTINGS.audience[one]);
+  const [questions, devices, leader] = [settings.questions, settings.devices, settings.leader].map(audience);
   const pass = checkbox(CHAT_SETTINGS.pass, settings.passLeadership);
   const prefix = h("input", { required: true, maxlength: "2", value: settings.prefix });
   const others = new Set(settings.commands);

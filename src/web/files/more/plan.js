@@ -34,7 +34,7 @@ export async function planSection() {
       h(
         "div",
         { class: "actions" },
-        button(ACCOUNT.portal, () => go("/billing/portal"), { name: "external" }),
+        button(ACCOUNT.portal, () => go(post("/billing/portal")), { name: "external" }),
       ),
     ];
   }
@@ -45,7 +45,8 @@ export async function planSection() {
 function offer({ tier, price, yearlyPrice, guestsPerServer, watchedShops }) {
   /** @param {NonNullable<Api["TierOffer"]["price"]>} price */
   const money = ({ amount, currency }) => (amount / 100).toLocaleString(undefined, { style: "currency", currency });
-  const buy = (interval) => () => go("/billing/checkout", { tier, interval });
+  /** @param {Api["CreateCheckout"]["interval"]} interval */
+  const buy = (interval) => () => go(post("/billing/checkout", { tier, interval }, { "idempotency-key": newKey() }));
   return h(
     "li",
     {},
@@ -60,8 +61,8 @@ function offer({ tier, price, yearlyPrice, guestsPerServer, watchedShops }) {
   );
 }
 
-/** Leaves for the page of the payment provider. */
-async function go(path, body) {
-  const { url } = await post(path, body, path.endsWith("checkout") ? { "idempotency-key": newKey() } : {});
+/** Leaves for the page of the payment provider. @param {Promise<Api["PaymentPage"]>} asked */
+async function go(asked) {
+  const { url } = await asked;
   location.assign(url);
 }

@@ -22,7 +22,7 @@ function dayOf(now, back) {
 
 /**
  * The sessions of the last days, cut at each midnight; today is the last row.
- * @param {{ from: string, to?: string | null }[]} sessions of the API; one that goes on has no end
+ * @param {Pick<Api["SessionView"], "from" | "to">[]} sessions one that goes on has no end
  * @param {number} now @param {number} [until] when one that goes on was last seen
  * @returns {Bar[]}
  */

@@ -41,7 +41,9 @@ export const chosen = (boxes) => boxes.filter(isChecked).map((box) => box.firstC
 
 /**
  * A form. While it is sent, its button waits; faults of the API are shown at their fields, and the first one is focused.
- * @param {{ fields: any[], within?: any[], submit: string, send: (key: string) => Promise<any>, done?: (answer: any) => void, kind?: string }} options
+ * @template Answer
+ * @param {{ fields: any[], within?: any[], submit: string, send: (key: string) => Promise<Answer>,
+ *   done?: (answer: Answer) => void, kind?: string }} options
  *   `within`: fields that are in those; `key` is for `Idempotency-Key`: the same one until it succeeded
  */
 export function form({ fields, within = [], submit, send, done = () => {}, kind = "" }) {

@@ -4,6 +4,7 @@ export const CHAT_SETTINGS = {
   title: "Team chat in the game",
   why: "The base answers players who type these commands in the team chat, by the paired player's own name.",
   announce: "Say there without being asked",
+  /** @satisfies {Record<keyof Api["Announcements"], string>} */
   kinds: {
     raid: "A smart alarm goes off",
     login: "A member comes online",
