@@ -126,7 +126,7 @@ impl Scene {
             solids.push(trunk);
             entities.push(Entity::of(&trunk, 5_000 + n, TREE_ENTITY, [3.0, 3.0, 8.0], None));
         }
-        for member in world.team_info(world.team().first().copied().unwrap_or_default()).members {
+        for member in world.players() {
             let at = Point::new(member.x, member.y);
             if !member.is_alive || !member.is_online || at.distance(camera.at) > FAR_PLANE {
                 continue;
@@ -134,7 +134,7 @@ impl Scene {
             let body = Solid::on(&ground, at, [0.8, 0.8, 1.8], 0.0, PLAYER);
             solids.push(body);
             let id = 9_000 + (member.steam_id & 0xFFFF);
-            entities.push(Entity::of(&body, id, PLAYER_ENTITY, [0.8, 0.8, 1.8], Some(member.name)));
+            entities.push(Entity::of(&body, id, PLAYER_ENTITY, [0.8, 0.8, 1.8], Some(member.name.clone())));
         }
         let eye = [camera.at.x, camera.at.y, ground.height(camera.at.x, camera.at.y) + camera.mast];
         let daylight = ((world.hour() - 13.5).abs() / 7.0).clamp(0.0, 1.0);

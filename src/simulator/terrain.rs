@@ -85,9 +85,14 @@ impl Terrain {
         self.monuments.iter().find(|monument| monument.token == token).map_or(CENTRE, |monument| monument.at)
     }
 
-    /// Where the base of the team is.
+    /// Where the base of the first team is.
     pub fn base(&self) -> Point {
         self.base
+    }
+
+    /// Where the base with this number is; 0 is that of the first team.
+    pub fn base_of(&self, number: usize) -> Point {
+        if number == 0 { self.base } else { self.clearing(&mut Rng::new(self.seed ^ mix(number as u64)), 220.0) }
     }
 
     /// Metres above the sea; below zero under it.

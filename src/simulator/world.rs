@@ -1,4 +1,4 @@
-//! A seeded, scripted world: a team, its base and devices, ships and helicopters, shops, raids.
+//! A seeded, scripted world: teams, their bases and devices, ships and helicopters, shops, raids.
 //!
 //! The state is kept in the game's own messages. Time is an argument; what a real server would broadcast is kept as
 //! [`WorldChange`]s until the caller takes them out. The script is dense in the first 90 seconds and continues at
@@ -14,9 +14,14 @@ mod error;
 mod info;
 mod items;
 mod markers;
+mod players;
+mod roster;
 mod script;
 mod shops;
 mod team;
+mod team_controls;
+mod team_life;
+mod teams;
 mod time;
 mod traffic;
 
@@ -28,23 +33,22 @@ pub use cameras::{Camera, FIXED_CAMERA, TURNING_CAMERA};
 pub use change::WorldChange;
 pub use devices::{BASE_ALARM, GATE_SWITCH, LIGHTS_SWITCH, LOOT_BOX, SimulatedDevice, TOOL_CUPBOARD, WALL_ALARM};
 pub use error::GameError;
-pub use team::TEAM;
+pub use roster::roster;
+pub use team::{SimulatedTeam, SimulatedTeamId, TEAM};
 
 use self::{
-    chat::{CHATTER, SimulatedChat},
+    chat::CHATTER,
     devices::SimulatedDevices,
     markers::Markers,
+    players::SimulatedPlayers,
     script::{AFTER_WIPE, OPENING, Script, ScriptEvent},
-    team::SimulatedTeam,
+    teams::SimulatedTeams,
     traffic::Traffic,
 };
 use super::{ground::Ground, point::Point, rng::Rng, terrain::Terrain};
 use crate::{
     domain::time::Timestamp,
-    game::wire::{
-        AppEntityInfo, AppInfo, AppMapMarkers, AppMarker, AppMarkerType, AppTeamChat, AppTeamInfo, AppTime,
-        app_team_info::{Member, Note},
-    },
+    game::wire::{AppEntityInfo, AppInfo, AppMarker, AppTime, app_team_info::Note},
 };
 
 /// A world that was not advanced for longer (the computer was asleep) skips the rest.
@@ -62,8 +66,12 @@ pub struct SimulatedWorld {
     rng: Rng,
     terrain: Arc<Terrain>,
     ground: Arc<Ground>,
-    team: SimulatedTeam,
-    pub chat: SimulatedChat,
+    /// Founders of each base, with their names: [`TEAM`] first. A wipe brings them together again.
+    founders: Vec<Vec<(u64, String)>>,
+    players: SimulatedPlayers,
+    teams: SimulatedTeams,
+    /// Things happen among the teams by themselves.
+    lively: bool,
     markers: Markers,
     traffic: Traffic,
     devices: SimulatedDevices,
@@ -76,7 +84,8 @@ pub struct SimulatedWorld {
 impl SimulatedWorld {
     /// A world at the start of its script; the same seed and start give the same events.
     pub fn new(seed: u64, start: Timestamp) -> Self {
-        let mut world = Self::wiped(seed, start, start - TimeDelta::days(2));
+        let team = TEAM.map(|(player, name)| (player, name.to_owned()));
+        let mut world = Self::wiped(seed, start, start - TimeDelta::days(2), vec![team.to_vec()]);
         world.build_base();
         world.script = Script::starting(start, &OPENING);
         world
@@ -90,21 +99,23 @@ impl SimulatedWorld {
         self
     }
 
-    /// An island after a wipe: the team on it, shops, nothing built and nothing planned yet.
-    fn wiped(seed: u64, now: Timestamp, wiped_at: Timestamp) -> Self {
+    /// An island after a wipe: teams of these founders on it, shops, nothing built and nothing planned yet.
+    fn wiped(seed: u64, now: Timestamp, wiped_at: Timestamp, founders: Vec<Vec<(u64, String)>>) -> Self {
         let terrain = Arc::new(Terrain::new(seed));
         let mut rng = Rng::new(seed);
         let mut markers = Markers::default();
         shops::open_all(&mut markers, &terrain, &mut rng);
-        Self {
+        let mut world = Self {
             now,
             start: now,
             wiped_at,
             seed,
             rng,
             ground: Arc::new(Ground::around(&terrain, terrain.base())),
-            team: SimulatedTeam::new(terrain.base(), now),
-            chat: SimulatedChat::default(),
+            founders,
+            players: SimulatedPlayers::default(),
+            teams: SimulatedTeams::default(),
+            lively: false,
             markers,
             traffic: Traffic::default(),
             devices: SimulatedDevices::default(),
@@ -112,12 +123,16 @@ impl SimulatedWorld {
             script: Script::default(),
             changes: Vec::new(),
             terrain,
+        };
+        for base in 0..world.founders.len() {
+            world.settle(base);
         }
+        world
     }
 
     fn build_base(&mut self) {
         let (owner, base) = (TEAM[0].0, self.terrain.base());
-        self.devices = SimulatedDevices::of_base(owner, self.now);
+        self.devices.build_base(0, &[owner], self.now);
         self.cameras = cameras::of_base(base);
         let note = |at: Point, icon, label: &str| Note {
             r#type: 1,
@@ -127,8 +142,8 @@ impl SimulatedWorld {
             colour_index: Some(2),
             label: Some(label.to_owned()),
         };
-        self.team.add_note(owner, note(base, 2, "base"));
-        self.team.add_note(owner, note(self.terrain.monument("fishing_village_display_name"), 0, "boats"));
+        self.players.add_note(owner, note(base, 2, "base"));
+        self.players.add_note(owner, note(self.terrain.monument("fishing_village_display_name"), 0, "boats"));
     }
 
     // Time
@@ -162,7 +177,7 @@ impl SimulatedWorld {
         let seconds = (now - self.now).num_milliseconds() as f32 / 1000.0;
         if seconds > 0.0 {
             self.now = now;
-            self.team.walk(&self.terrain, &mut self.rng, seconds);
+            self.players.walk(&self.terrain, &mut self.rng, seconds);
             self.traffic.advance(&mut self.markers, seconds);
         }
     }
@@ -219,21 +234,23 @@ impl SimulatedWorld {
                 }
             }
             ScriptEvent::Login(steam_id) => self.set_online(steam_id, true),
+            ScriptEvent::TeamLife(step) => self.live(step),
         }
         if let Some((seconds, next)) = event.next(&mut self.rng) {
             self.script.add(after(self.now, seconds), next);
         }
     }
 
-    /// Any of the team but the paired player.
+    /// Any of the first team but the paired player.
     fn any_mate(&mut self) -> u64 {
         TEAM[1 + self.rng.below(TEAM.len() - 1)].0
     }
 
     /// The alarms pulse for half a minute, and a member who is online says so in the chat.
     pub fn raid(&mut self) {
-        let witness = self.team.members().iter().find(|member| member.is_online && member.is_alive);
-        if let Some(witness) = witness.map(|member| member.steam_id) {
+        let team = TEAM.iter().filter_map(|(player, _)| self.players.get(*player));
+        let witness = team.filter(|member| member.is_online && member.is_alive).map(|member| member.steam_id).next();
+        if let Some(witness) = witness {
             self.say(witness, "RAID! they are at the base");
         }
         for (seconds, event) in script::raid(&mut self.rng) {
@@ -298,19 +315,42 @@ impl SimulatedWorld {
         self.markers.remove(id);
     }
 
-    /// A new map: another seed, no devices, other shops. The team stays.
+    /// A new map: another seed, no devices, other shops. The teams are again as they were founded.
     pub fn wipe(&mut self) {
         let mut changes = self.take_changes();
         changes.push(WorldChange::Wiped);
         // The game counts wipes in seconds, and clients in minutes: a wipe right after another must still show.
         let wiped_at = self.now.max(self.wiped_at + TimeDelta::minutes(2));
-        let chat = self.chat.emptied();
-        *self = Self { chat, ..Self::wiped(self.seed.wrapping_add(1), self.now, wiped_at) };
+        let (founders, lively) = (std::mem::take(&mut self.founders), self.lively);
+        let clock = self.teams.take_clock();
+        *self = Self::wiped(self.seed.wrapping_add(1), self.now, wiped_at, founders);
+        if let Some(clock) = clock {
+            self.chat_follows(clock);
+        }
         self.script = Script::starting(self.now, &AFTER_WIPE);
+        if lively {
+            self.enliven_teams();
+        }
         self.changes = changes;
     }
 
     // Controls: devices
+
+    /// The entity id of the device of another base that is there what `device` is at the first one.
+    pub fn device_of(base: usize, device: u64) -> u64 {
+        devices::device_of(base, device)
+    }
+
+    /// Authorises a player at the cupboard of a base, so that they may use its devices, or no longer. A base whose cupboard
+    /// admits everybody is closed to all others.
+    pub fn authorise(&mut self, base: usize, player: u64, authorised: bool) {
+        self.devices.authorise(base, player, authorised);
+    }
+
+    /// Refuses a player who may not use the device, as the game does.
+    pub fn may_use(&self, player: u64, entity_id: u64) -> Result<(), GameError> {
+        self.devices.may_use(player, entity_id)
+    }
 
     /// Adds or replaces a device.
     pub fn add_device(&mut self, entity_id: u64, name: &str, device: SimulatedDevice) {
@@ -359,77 +399,7 @@ impl SimulatedWorld {
         self.cameras.get_mut(name)
     }
 
-    // Controls: the team
-
-    /// A line of team chat as the member writes it in the game: trimmed, cut, and nothing when empty.
-    pub fn say(&mut self, steam_id: u64, text: &str) {
-        let member = self.team.member(steam_id);
-        let line = member.and_then(|member| self.chat.add(steam_id, &member.name, text, self.now));
-        self.changes.extend(line.map(WorldChange::Chat));
-    }
-
-    /// The member dies where he is and leaves a death note.
-    pub fn kill(&mut self, steam_id: u64) {
-        let died = self.team.kill(steam_id, self.now);
-        self.team_changed(died);
-    }
-
-    /// The dead member wakes up in the base.
-    pub fn respawn(&mut self, steam_id: u64) {
-        let respawned = self.team.respawn(steam_id, self.terrain.base(), self.now);
-        self.team_changed(respawned);
-    }
-
-    /// The member logs in to the game or out.
-    pub fn set_online(&mut self, steam_id: u64, online: bool) {
-        let changed = self.team.set_online(steam_id, online);
-        self.team_changed(changed);
-    }
-
-    /// Moves a member; the game does not broadcast movement.
-    pub fn move_member(&mut self, steam_id: u64, to: Point) {
-        self.team.move_to(steam_id, to);
-    }
-
-    /// Puts a note on the member's map; the whole team sees the notes of its leader.
-    pub fn add_note(&mut self, steam_id: u64, note: Note) {
-        self.team.add_note(steam_id, note);
-        self.team_changed(true);
-    }
-
-    /// `player` asks to make `target` the leader.
-    pub fn promote(&mut self, player: u64, target: u64) -> Result<(), GameError> {
-        let changed = self.team.promote(player, target)?;
-        self.team_changed(changed);
-        Ok(())
-    }
-
-    /// `player` asks to remove `target` from the team.
-    pub fn kick(&mut self, player: u64, target: u64) -> Result<(), GameError> {
-        // The removed one gets the broadcast too.
-        let players = self.team.players();
-        self.team.kick(player, target)?;
-        self.changes.push(WorldChange::Team { players });
-        Ok(())
-    }
-
-    fn team_changed(&mut self, changed: bool) {
-        if changed {
-            self.changes.push(WorldChange::Team { players: self.team.players() });
-        }
-    }
-
     // Requests of clients
-
-    /// SteamID64 of every member of the team.
-    pub fn team(&self) -> Vec<u64> {
-        self.team.players()
-    }
-
-    /// The member of the team with this SteamID64.
-    pub fn member(&self, steam_id: u64) -> Option<&Member> {
-        self.team.member(steam_id)
-    }
 
     /// The land of this wipe.
     pub fn terrain(&self) -> &Terrain {
@@ -463,32 +433,6 @@ impl SimulatedWorld {
     /// Facts of the server, as the game answers them.
     pub fn info(&self) -> AppInfo {
         info::app_info(self.seed, self.now, self.wiped_at)
-    }
-
-    /// The team of `player`; a player without a team gets one with only himself in it.
-    pub fn team_info(&self, player: u64) -> AppTeamInfo {
-        let info = self.team.app_team_info(player);
-        info.unwrap_or_else(|| self.team.alone(player, self.terrain.base(), self.wiped_at))
-    }
-
-    /// Chat of the player's team, as the game answers it.
-    pub fn team_chat(&self, player: u64) -> Result<AppTeamChat, GameError> {
-        self.member(player).ok_or("no_team")?;
-        Ok(self.chat.app_team_chat())
-    }
-
-    /// Everything on the map, the living players of the team included.
-    pub fn map_markers(&self, player: u64) -> AppMapMarkers {
-        let players =
-            self.team_info(player).members.into_iter().filter(|member| member.is_alive).map(|member| AppMarker {
-                id: 1_000 + (member.steam_id & 0xFFFF),
-                r#type: AppMarkerType::PlayerMarker as i32,
-                x: member.x,
-                y: member.y,
-                steam_id: Some(member.steam_id),
-                ..Default::default()
-            });
-        AppMapMarkers { markers: players.chain(self.markers.iter().cloned()).collect() }
     }
 
     /// State of a device, as the game answers it.

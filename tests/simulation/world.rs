@@ -225,7 +225,7 @@ impl World {
                 let mut world = SimulatedWorld::new(seed.wrapping_add(game as u64), start);
                 add_devices(&mut world);
                 // Lines have the right time, though nothing else of the world moves by itself.
-                world.chat.follow(Clock::simulated(start));
+                world.chat_follows(Clock::simulated(start));
                 let server = GameServer::new(GameServerOptions {
                     listen: address(GAMES[game]),
                     players: vec![(TEAM[0].0, DEMO_TOKEN), (TEAM[1].0, DEMO_TOKEN + 1)],

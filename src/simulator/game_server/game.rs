@@ -246,12 +246,11 @@ impl SimulatedGame {
                         self.broadcast(broadcast, |client| client.player == Some(player_id));
                     }
                 }
-                WorldChange::Chat(message) => {
-                    self.readers.retain(|reader| reader.send(message.clone()).is_ok());
-                    let message = Some(AppNewTeamMessage { message });
-                    let team = self.world.team();
+                WorldChange::Chat { players, line } => {
+                    self.readers.retain(|reader| reader.send(line.clone()).is_ok());
+                    let message = Some(AppNewTeamMessage { message: line });
                     let broadcast = AppBroadcast { team_message: message, ..Default::default() };
-                    self.broadcast(broadcast, |client| client.player.is_some_and(|player| team.contains(&player)));
+                    self.broadcast(broadcast, |client| client.player.is_some_and(|player| players.contains(&player)));
                 }
                 WorldChange::Entity { entity_id, payload } => {
                     let changed = Some(AppEntityChanged { entity_id, payload });

@@ -19,6 +19,9 @@ pub fn answer(
     let player = request.player_id;
     let response = AppResponse { seq: request.seq, ..Default::default() };
     let success = AppResponse { success: Some(AppSuccess {}), ..response.clone() };
+    if watches_entity(request) {
+        world.may_use(player, request.entity_id())?;
+    }
     Ok(if request.get_map.is_some() {
         let terrain = world.terrain();
         let picture = map_picture.cloned().unwrap_or_else(|| map_picture::picture(terrain));
@@ -32,7 +35,7 @@ pub fn answer(
     } else if request.get_team_chat.is_some() {
         AppResponse { team_chat: Some(world.team_chat(player)?), ..response }
     } else if let Some(line) = &request.send_team_message {
-        world.member(player).ok_or("no_team")?;
+        world.team_of(player).ok_or("no_team")?;
         world.say(player, &line.message);
         success
     } else if request.get_entity_info.is_some() {

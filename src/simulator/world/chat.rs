@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use super::time::unix;
 use crate::{
-    clock::Clock,
     domain::time::Timestamp,
     game::wire::{AppTeamChat, AppTeamMessage},
 };
@@ -14,7 +13,7 @@ pub const CHAT_LINES: usize = 100;
 /// Characters of a line; longer ones are cut.
 const LINE_LENGTH: usize = 256;
 
-/// Chat lines of the team, said without a cause.
+/// Chat lines of a team, said without a cause.
 pub const CHATTER: [&str; 14] = [
     "anyone got spare metal frags?",
     "running a quick loop past the gas station",
@@ -36,24 +35,11 @@ pub const CHATTER: [&str; 14] = [
 #[derive(Debug, Default)]
 pub struct SimulatedChat {
     lines: VecDeque<AppTeamMessage>,
-    /// Lines have its time, if there is one, and not that of their world.
-    clock: Option<Clock>,
 }
 
 impl SimulatedChat {
-    /// From now on lines have the time of this clock.
-    pub fn follow(&mut self, clock: Clock) {
-        self.clock = Some(clock);
-    }
-
-    /// A chat without lines, by the same clock.
-    pub fn emptied(&self) -> Self {
-        Self { lines: VecDeque::new(), clock: self.clock.clone() }
-    }
-
     /// Adds a line, trimmed and cut; `None` if nothing is left of it.
     pub fn add(&mut self, steam_id: u64, name: &str, text: &str, now: Timestamp) -> Option<AppTeamMessage> {
-        let now = self.clock.as_ref().map_or(now, Clock::now);
         let text = text.trim();
         if text.is_empty() {
             return None;
@@ -70,6 +56,10 @@ impl SimulatedChat {
             self.lines.pop_front();
         }
         Some(line)
+    }
+
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &AppTeamMessage> {
+        self.lines.iter()
     }
 
     /// The answer to getTeamChat.

@@ -79,17 +79,29 @@ impl SimulatedDevice {
     }
 }
 
-/// The devices, with their names, by entity id.
+/// From the entity ids of one base to those of the next.
+const BASE_STEP: u64 = 100;
+
+/// The entity id of the device of this base that is there what `device` is at the first one.
+pub fn device_of(base: usize, device: u64) -> u64 {
+    device + BASE_STEP * base as u64
+}
+
+/// The devices, with their names, by entity id, and the cupboards of the bases.
 #[derive(Debug, Default)]
 pub struct SimulatedDevices {
     by_id: BTreeMap<u64, (String, SimulatedDevice)>,
+    /// The closed bases: authorised players by the number of the base.
+    authorised: BTreeMap<usize, BTreeSet<u64>>,
+    /// The bases of the devices that a cupboard covers.
+    base_of: BTreeMap<u64, usize>,
 }
 
 impl SimulatedDevices {
-    /// The devices of the base; both alarms push to `owner`.
-    pub fn of_base(owner: u64, now: Timestamp) -> Self {
+    /// Adds the devices of a base; both alarms push to these players.
+    pub fn build_base(&mut self, base: usize, owners: &[u64], now: Timestamp) {
         let switch = |on| SimulatedDevice::Switch { on };
-        let alarm = || SimulatedDevice::Alarm { on: false, subscribers: BTreeSet::from([owner]) };
+        let alarm = || SimulatedDevice::Alarm { on: false, subscribers: owners.iter().copied().collect() };
         let cupboard = SimulatedDevice::Storage {
             capacity: 29,
             items: vec![(WOOD, 4000), (STONES, 6178), (METAL, 3500), (HIGH_QUALITY_METAL, 120)],
@@ -101,8 +113,7 @@ impl SimulatedDevices {
             items: vec![(SULFUR, 3000), (SULFUR, 1240), (GUNPOWDER, 600), (SCRAP, 742), (CLOTH, 310)],
             protected_until: None,
         };
-        let mut devices = Self::default();
-        for (entity_id, name, device) in [
+        for (device_id, name, device) in [
             (GATE_SWITCH, "Gate", switch(false)),
             (LIGHTS_SWITCH, "Lights", switch(true)),
             (BASE_ALARM, "Base alarm", alarm()),
@@ -110,9 +121,32 @@ impl SimulatedDevices {
             (TOOL_CUPBOARD, "Tool cupboard", cupboard),
             (LOOT_BOX, "Loot box", loot_box),
         ] {
-            devices.insert(entity_id, name, device);
+            let entity_id = device_of(base, device_id);
+            self.insert(entity_id, name, device);
+            self.base_of.insert(entity_id, base);
         }
-        devices
+    }
+
+    /// From now on only these players may use the devices of the base.
+    pub fn close_base(&mut self, base: usize, players: &[u64]) {
+        self.authorised.insert(base, players.iter().copied().collect());
+    }
+
+    /// Authorises a player at the cupboard of a base, or no longer; then the base is closed to all others.
+    pub fn authorise(&mut self, base: usize, player: u64, authorised: bool) {
+        let players = self.authorised.entry(base).or_default();
+        if authorised {
+            players.insert(player);
+        } else {
+            players.remove(&player);
+        }
+    }
+
+    /// Refuses a player who is not authorised at the cupboard that covers the device. Devices that none covers, and those
+    /// of a base that is not closed, are for everybody who knows their entity id.
+    pub fn may_use(&self, player: u64, entity_id: u64) -> Result<(), GameError> {
+        let players = self.base_of.get(&entity_id).and_then(|base| self.authorised.get(base));
+        if players.is_none_or(|players| players.contains(&player)) { Ok(()) } else { Err("not_found") }
     }
 
     pub(crate) fn insert(&mut self, entity_id: u64, name: &str, device: SimulatedDevice) {

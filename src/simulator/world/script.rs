@@ -29,7 +29,12 @@ pub enum ScriptEvent {
     Respawn(u64),
     Logout,
     Login(u64),
+    /// The next step of what happens among the teams.
+    TeamLife(usize),
 }
+
+/// Seconds from one step of what happens among the teams to the next.
+pub const TEAM_LIFE: i64 = 15;
 
 /// The first 90 seconds, in seconds after the start: something of everything, for those who watch a demo.
 pub const OPENING: [(i64, ScriptEvent); 11] = [
@@ -73,6 +78,7 @@ impl ScriptEvent {
             Self::Vendor => (1800.0, 2700.0),
             Self::Death => (400.0, 1200.0),
             Self::Logout => (300.0, 900.0),
+            Self::TeamLife(_) => (TEAM_LIFE as f32, TEAM_LIFE as f32),
             Self::AlarmOn(_) | Self::AlarmOff(_) | Self::StorageSettled(_) | Self::Respawn(_) | Self::Login(_) => {
                 return None;
             }
@@ -80,6 +86,7 @@ impl ScriptEvent {
         let next = match self {
             Self::StorageUsed(_) => Self::StorageUsed(if rng.chance(0.6) { LOOT_BOX } else { TOOL_CUPBOARD }),
             Self::Chinook { .. } => Self::Chinook { to_rig: rng.chance(0.7) },
+            Self::TeamLife(step) => Self::TeamLife(step + 1),
             same => same,
         };
         Some((rng.between(low, high), next))

@@ -32,7 +32,7 @@ fn first_ninety_seconds_are_dense() {
     let marlow = |world: &SimulatedWorld| world.member(TEAM[1].0).map(|member| (member.x, member.y));
     let before = marlow(&world());
     within(1, 1, "movement", &|world, _| marlow(world) != before);
-    within(4, 6, "chat", &|_, changes| changes.iter().any(|change| matches!(change, WorldChange::Chat(_))));
+    within(4, 6, "chat", &|_, changes| changes.iter().any(|change| matches!(change, WorldChange::Chat { .. })));
     within(9, 11, "cargo ship", &|world, _| marker(world, AppMarkerType::CargoShipMarker).is_some());
     within(19, 21, "alarm", &|_, changes| {
         let is_alarm =
@@ -40,8 +40,8 @@ fn first_ninety_seconds_are_dense() {
         changes.iter().any(is_alarm)
     });
     within(29, 31, "helicopter", &|world, _| marker(world, AppMarkerType::PatrolHelicopterMarker).is_some());
-    within(39, 41, "death", &|world, _| world.team.members().iter().any(|member| !member.is_alive));
-    within(49, 90, "logout", &|world, _| world.team.members()[1..].iter().any(|member| !member.is_online));
+    within(39, 41, "death", &|world, _| world.players().any(|member| !member.is_alive));
+    within(49, 90, "logout", &|world, _| world.players().skip(1).any(|member| !member.is_online));
     within(59, 61, "Chinook at a rig", &|world, _| {
         marker(world, AppMarkerType::Ch47Marker).is_some_and(|chinook| {
             let at = Point::new(chinook.x, chinook.y);
@@ -55,7 +55,7 @@ fn same_seed_gives_the_same_events() {
     let run = |seed| {
         let mut world = SimulatedWorld::new(seed, Timestamp::from_unix(1_790_000_000).expect("a time"));
         first(&mut world, 120, |_, _| false);
-        (world.map_markers(1), world.chat.app_team_chat())
+        (world.map_markers(1), world.team_chat(TEAM[0].0))
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
@@ -75,7 +75,7 @@ fn a_week_later_the_world_is_no_larger() {
         assert!(world.script.len() < 60, "hour {hour}: {} events", world.script.len());
     }
     assert!(shops_changed);
-    assert_eq!(world.chat.app_team_chat().messages.len(), chat::CHAT_LINES);
+    assert_eq!(world.team_chat(TEAM[0].0).expect("a team").messages.len(), chat::CHAT_LINES);
 }
 
 #[test]
@@ -98,6 +98,6 @@ fn a_wipe_removes_devices_and_map_and_keeps_the_team() {
     assert_eq!(world.take_changes(), [WorldChange::Wiped]);
     let after = world.info();
     assert!(after.wipe_time > before.wipe_time + 60 && after.seed != before.seed);
-    assert_eq!((world.devices().count(), world.team().len()), (0, 4));
+    assert_eq!((world.devices().count(), world.team_info(TEAM[0].0).members.len()), (0, 4));
     first(&mut world, 600, |_, _| false);
 }

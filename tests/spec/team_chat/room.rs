@@ -70,7 +70,7 @@ impl ChatRoom {
     /// The room of a game server that Alice has paired and watches.
     pub fn new(app: TestApp, alice: Browser, game: GameServer, server: String, client: RelayClient) -> Self {
         // The world is still, and lines have the time of the service.
-        game.world(|world| world.chat.follow(app.clock.clone()));
+        game.world(|world| world.chat_follows(app.clock.clone()));
         let lines = game.chat();
         Self { app, alice, game, server, client, lines, answers: Vec::new(), ours: vec![TEAM[0].0] }
     }
