@@ -2,13 +2,14 @@
 //! server and smart devices, ready to watch. Needs no account, key, network or file.
 
 mod neighbour_settings;
+mod pairing;
 mod phone;
 mod ports;
+mod teams;
 mod tour;
 pub mod user;
 
 use std::{
-    collections::HashMap,
     fs,
     io::{self, Write as _},
     net::{Ipv4Addr, SocketAddr},
@@ -22,11 +23,13 @@ use actix_web::web;
 use clap::{ArgMatches, Args as _, Command, FromArgMatches as _, builder::Resettable};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use self::{
     neighbour_settings::{chat_settings, payment_settings, registration_settings},
+    pairing::DemoPairingError,
     ports::PortTaken,
+    teams::{DemoPlayer, DemoTeams},
     tour::TourFacts,
 };
 use crate::{
@@ -35,10 +38,7 @@ use crate::{
     clock::Clock,
     config::{self, Config, InvalidSettings, Settings},
     crypto::random::Random,
-    db::{
-        engine::{error::DbError, pool::Db},
-        incidents, paired_servers, push_credentials, push_registrations, users,
-    },
+    db::{engine::error::DbError, incidents, users},
     domain::{
         billing_interval::BillingInterval,
         device::DeviceKind,
@@ -57,7 +57,7 @@ use crate::{
         phone::SimulatedPhone,
         player_stats::{ListedGame, PlayerStatsService, regulars},
         push_service::{CertificateAuthority, PushService},
-        registration::{RegistrationSites, browser},
+        registration::RegistrationSites,
         world::{SimulatedDevice, SimulatedWorld, TEAM},
     },
     terminal::{self, LiveLine},
@@ -65,8 +65,6 @@ use crate::{
 
 /// The name of the simulated game server in its pushes.
 const SERVER_NAME: &str = "Demo Island";
-/// A pairing needs a login and a few messages on this machine.
-const PAIRING_DEADLINE: Duration = Duration::from_secs(15);
 /// Interval at which the line on the terminal is renewed.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
@@ -89,6 +87,9 @@ pub struct DemoOptions {
     /// Print requests to try, too
     #[arg(long)]
     pub tour: bool,
+    /// Teams on the game server, with three users each; their members talk, leave, join and are kicked [default: the demo user alone]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub teams: Option<u8>,
     /// Directory from which the dashboard is read at each request, for those who write it [default: as it was built]
     #[arg(long, env)]
     pub web_dir: Option<PathBuf>,
@@ -110,10 +111,8 @@ pub enum DemoError {
     Checkout(#[from] CheckoutError),
     #[error("{0}")]
     Port(#[from] PortTaken),
-    #[error("the player's device was not registered for pushes")]
-    Registration,
-    #[error("the push messages of the pairing did not arrive")]
-    Pairing,
+    #[error("{0}")]
+    Pairing(#[from] DemoPairingError),
     #[error("{what}: {cause}")]
     Io { what: String, cause: io::Error },
 }
@@ -140,6 +139,9 @@ pub struct DemoFile {
     pub browser_push_url: String,
     pub servers: Vec<DemoServer>,
     pub teammate: DemoTeammate,
+    /// The further users of `--teams`, by team; the demo user is in the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub teams: Vec<Vec<DemoPlayer>>,
 }
 
 /// A teammate of the demo user, and the game server, for `companion say`.
@@ -203,13 +205,17 @@ impl Demo {
         ports::are_free(options.port)?;
 
         let clock = Clock::system();
+        let teams = DemoTeams::new(options.teams.map(usize::from));
         let mut world = SimulatedWorld::new(options.seed, clock.now());
         world.script.cancel_raids();
+        teams.found(&mut world);
         let mut game = GameServerOptions { listen: listen(2), ..GameServerOptions::new(world) };
         // The second and third of the team have the same token.
         game.players.extend(TEAM[1..3].iter().map(|(player, _)| (*player, DEMO_TOKEN)));
+        game.players.extend(teams.tokens());
         let game = GameServer::start(game).await.map_err(DemoError::io(taken(listen(2))))?;
-        let identity = IdentityProvider::start(listen(3), simulator::persons(), clock.clone(), Random::system()).await;
+        let persons = simulator::persons().into_iter().chain(teams.persons()).collect();
+        let identity = IdentityProvider::start(listen(3), persons, clock.clone(), Random::system()).await;
         let identity = identity.map_err(DemoError::io(taken(listen(3))))?;
 
         let listed = ListedGame::at(STATS_SERVER, SERVER_NAME, game.addr());
@@ -267,9 +273,13 @@ impl Demo {
         });
         let (context, (player, name)) = (server.context(), TEAM[0]);
         let user = user::sign_in(context, player, name).await?;
-        let phone = register(context, &user.id, player, &sites).await?;
-        game.push_through(pushes.clone(), SERVER_NAME, HashMap::from([(player, phone)]));
-        let paired = pair(context, &user.id, &game, (&pushes, phone), &devices).await?;
+        let phone = pairing::register(context, &user.id, player, &sites).await?;
+        let others = teams.sign_in(context, &sites).await?;
+        let mut phones = teams::phones(&others);
+        phones.insert(player, phone);
+        game.push_through(pushes.clone(), SERVER_NAME, phones);
+        let paired = pairing::pair(context, (&user.id, player), &game, (&pushes, phone)).await?;
+        let teams = teams::pair(context, others, &game, &pushes).await?;
         phone::add(context, &user.id, &alarmed).await?;
         chat.set_interactions(format!("http://{}/chat/interactions", server.api_addr()));
         payments.set_webhook(format!("http://{}/billing/webhook", server.api_addr()));
@@ -283,8 +293,9 @@ impl Demo {
             open_url: identity.one_time_link(&context.settings.urls.base.at("/auth/platform")),
             cookie: user.cookie,
             browser_push_url: browsers.url(),
-            servers: vec![paired],
+            servers: vec![DemoServer { id: paired.id, name: paired.name }],
             teammate,
+            teams,
         };
         let path = data_dir.join("demo.json");
         write(&path, &file).map_err(DemoError::io(path.display().to_string()))?;
@@ -321,6 +332,13 @@ impl Demo {
         writeln!(out, "  Phone       {}   (what wakes the player, until they acknowledge)", self.phone.url())?;
         writeln!(out, "  Browser     {}   (takes encrypted pushes, decrypts and shows them)", self.browsers.url())?;
         writeln!(out, "  API         {}/docs   (demo --tour prints requests to try)\n", self.file.api_url)?;
+        for (number, team) in (1..).zip(&self.file.teams) {
+            let names: Vec<&str> = team.iter().map(|player| player.name.as_str()).collect();
+            writeln!(out, "  Team {number:<6} {}   (sign in at {})", names.join(", "), self.file.sign_in_url)?;
+        }
+        if !self.file.teams.is_empty() {
+            writeln!(out)?;
+        }
         writeln!(out, "A raid begins ten seconds after one of them watches. Ctrl-C ends the demo.\n")?;
         if self.tour {
             let switch = self.devices.iter().find(|(_, kind, _)| *kind == DeviceKind::Switch);
@@ -390,9 +408,14 @@ async fn show(context: web::Data<ApiContext>) {
     }
 }
 
-/// The states that there are; the demo has one link and one push session.
+/// The states that there are, each with its count if that is more than one.
 fn states(counts: &[(&'static str, usize)]) -> String {
-    let there: Vec<&str> = counts.iter().filter(|(_, count)| *count > 0).map(|(state, _)| *state).collect();
+    let shown = |(state, count): &(&str, usize)| match count {
+        0 => None,
+        1 => Some((*state).to_owned()),
+        many => Some(format!("{many} {state}")),
+    };
+    let there: Vec<String> = counts.iter().filter_map(shown).collect();
     if there.is_empty() { "none".to_owned() } else { there.join(", ").replace('_', " ") }
 }
 
@@ -423,50 +446,6 @@ async fn open_checkout(context: &ApiContext, user: &UserId) -> Result<Option<Str
         Err(CheckoutError::Subscribed) => Ok(None),
         opened => Ok(Some(opened?.url)),
     }
-}
-
-/// Registers the player's device for the game's pushes as a user does who lets the service renew it; its Android id. The
-/// sites begin empty, so nothing of an earlier run counts.
-async fn register(
-    context: &ApiContext,
-    user: &UserId,
-    player: u64,
-    sites: &RegistrationSites,
-) -> Result<u64, DemoError> {
-    let owner = user.clone();
-    let forget = move |db: &mut Db| -> Result<_, DbError> {
-        push_registrations::delete(db, &owner)?;
-        push_credentials::delete(db, &owner)
-    };
-    context.pool.write(forget).await?;
-    let registrar = context.services.registrar.as_ref().ok_or(DemoError::Registration)?;
-    let login = registrar.open(user, true).await?;
-    let ended = browser::sign_in(&login.url, player).await.map_err(DemoError::io("the login"))?;
-    let address = ended.map_err(|_| DemoError::Registration)?;
-    let owner = user.clone();
-    let row = context.pool.read(move |db| push_registrations::get(db, &owner)?.ok_or(DbError::NotFound)).await?;
-    let taken = registrar.take_address(row, &address, &player.to_string().into()).await;
-    taken.map_err(|_| DemoError::Registration)?;
-    registrar.proceed(user).await;
-    sites.devices(player).first().copied().ok_or(DemoError::Registration)
-}
-
-/// Presses "pair" in the game and at every device, and waits until the pushes have arrived.
-async fn pair(
-    context: &ApiContext,
-    user: &UserId,
-    game: &GameServer,
-    (pushes, phone): (&PushService, u64),
-    devices: &[(String, DeviceKind, String)],
-) -> Result<DemoServer, DemoError> {
-    let entities: Vec<u64> = devices.iter().filter_map(|(id, ..)| id.parse().ok()).collect();
-    game.pair(TEAM[0].0, &entities);
-    let arrived = timeout(PAIRING_DEADLINE, pushes.until(|pushes| pushes.unacknowledged(phone) == 0)).await;
-    arrived.map_err(|_| DemoError::Pairing)?;
-    let (user, port) = (user.clone(), game.addr().port());
-    let servers = context.pool.read(move |db| paired_servers::list_for(db, &user)).await?;
-    let server = servers.into_iter().find(|server| server.port == port).ok_or(DemoError::Pairing)?;
-    Ok(DemoServer { id: server.id, name: server.name })
 }
 
 fn write(path: &Path, file: &DemoFile) -> io::Result<()> {

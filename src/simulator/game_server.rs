@@ -9,11 +9,12 @@ mod connection;
 mod faults;
 mod game;
 mod limits;
+mod observed;
 mod pushes;
 mod requests;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
@@ -32,6 +33,7 @@ use tokio::{
 
 pub use faults::GameServerFaults;
 pub use limits::Limits;
+pub use observed::{ActKind, AddressUse, ObservedClient, PlayerAct};
 
 use self::{
     connection::serve,
@@ -148,11 +150,12 @@ impl GameServer {
         self.shared.lock().pushes = Some(GamePushes::new(service, server, phones));
     }
 
-    /// The player presses "pair" in the game, and at each of these devices.
+    /// The player presses "pair" in the game, and at each of these devices that they may use.
     pub fn pair(&self, player: u64, devices: &[u64]) {
         let game = self.shared.lock();
         if let (Some(pushes), Some(token)) = (&game.pushes, game.players.get(&player)) {
-            pushes.pair(player, *token, game.world.devices().filter(|(id, ..)| devices.contains(id)));
+            let may_pair = |id: u64| devices.contains(&id) && game.world.may_use(player, id).is_ok();
+            pushes.pair(player, *token, game.world.devices().filter(|(id, ..)| may_pair(*id)));
         }
     }
 
@@ -176,7 +179,8 @@ impl GameServer {
         game.publish();
     }
 
-    /// Gives the player a token, or removes it.
+    /// Gives the player a token, in place of one that they had, or revokes it. Connections stay: their next request is
+    /// answered with `not_found`, and broadcasts go on.
     pub fn set_token(&self, player: u64, token: Option<i32>) {
         let mut game = self.shared.lock();
         match token {
@@ -193,6 +197,22 @@ impl GameServer {
     /// Open connections that make requests as this player.
     pub fn connections_of(&self, player: u64) -> usize {
         self.shared.lock().clients.of_player(player).len()
+    }
+
+    /// Each open connection.
+    pub fn clients(&self) -> Vec<ObservedClient> {
+        self.shared.lock().clients.observed()
+    }
+
+    /// Use of this server by each source address from which a client came.
+    pub fn addresses(&self) -> BTreeMap<IpAddr, AddressUse> {
+        let game = self.shared.lock();
+        game.observed.addresses(|address| game.clients.count_of(address))
+    }
+
+    /// Acts of players through their clients so far, oldest first: the last 10 000.
+    pub fn acts(&self) -> Vec<PlayerAct> {
+        self.shared.lock().observed.acts()
     }
 
     /// Number of requests for the map.

@@ -3,8 +3,6 @@
 //! The state is kept in the game's own messages. Time is an argument; what a real server would broadcast is kept as
 //! [`WorldChange`]s until the caller takes them out. The script is dense in the first 90 seconds and continues at
 //! random.
-//!
-//! Above 500 lines: one method for each thing that a test changes or the game answers.
 
 mod cameras;
 mod change;

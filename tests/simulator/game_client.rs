@@ -17,7 +17,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use prost::Message as _;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 use tokio_tungstenite::{
@@ -64,6 +64,15 @@ impl Peer {
 
     pub async fn connect_as(server: &GameServer, player_id: u64, player_token: i32) -> Self {
         let (socket, _) = connect_async(format!("ws://{}/any/path?v=1", server.addr())).await.expect("an upgrade");
+        Self { socket, player_id, player_token, seq: 0, broadcasts: Vec::new() }
+    }
+
+    /// A client whose connection comes from this address of the machine.
+    pub async fn connect_from(server: &GameServer, address: Ipv4Addr, player_id: u64, player_token: i32) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((address, 0).into()).expect("an address of loopback");
+        let stream = socket.connect(server.addr()).await.expect("a listener");
+        let (socket, _) = client_async("ws://game/", MaybeTlsStream::Plain(stream)).await.expect("an upgrade");
         Self { socket, player_id, player_token, seq: 0, broadcasts: Vec::new() }
     }
 }
@@ -150,6 +159,18 @@ pub fn get_team() -> AppRequest {
 
 pub fn get_markers() -> AppRequest {
     AppRequest { get_map_markers: Some(AppEmpty {}), ..Default::default() }
+}
+
+pub fn get_chat() -> AppRequest {
+    AppRequest { get_team_chat: Some(AppEmpty {}), ..Default::default() }
+}
+
+pub fn kick(steam_id: u64) -> AppRequest {
+    AppRequest { kick_from_team: Some(AppTeamKick { steam_id }), ..Default::default() }
+}
+
+pub fn promote(steam_id: u64) -> AppRequest {
+    AppRequest { promote_to_leader: Some(AppPromoteToLeader { steam_id }), ..Default::default() }
 }
 
 pub fn get_entity(entity_id: u64) -> AppRequest {

@@ -12,3 +12,4 @@ mod messages;
 mod player_stats;
 mod requests;
 mod streams;
+mod teams;

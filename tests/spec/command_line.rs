@@ -397,3 +397,39 @@ fn a_device_to_toggle_that_does_not_exist_or_is_no_switch_is_reported() {
         assert!(output.status.code() == Some(1) && text.contains(words), "{text}");
     }
 }
+
+#[test]
+fn a_demo_with_teams_has_users_in_each_who_have_paired_the_devices_of_their_own_base() {
+    let directory = TempDir::new().unwrap();
+    let mut demo = companion(directory.path());
+    let _running = until_printed(demo.args(["demo", "--port=0", "--data-dir=it", "--teams=2"]), "Ash, Briar, Cole");
+    let file = std::fs::read_to_string(directory.path().join("it/demo.json")).unwrap();
+    let file: serde_json::Value = serde_json::from_str(&file).unwrap();
+    let api = file["apiUrl"].as_str().unwrap().trim_end_matches('/');
+    let devices = actix_web::rt::System::new().block_on(async {
+        let mut teams = Vec::new();
+        for team in file["teams"].as_array().unwrap() {
+            let mut users = Vec::new();
+            for user in team.as_array().unwrap() {
+                let url = format!("{api}/paired-servers/{}/devices", user["serverId"].as_str().unwrap());
+                let request =
+                    crate::harness::binary::http().get(url).header("cookie", user["cookie"].as_str().unwrap());
+                let answer = request.send().await.unwrap().bytes().await.unwrap();
+                let devices: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+                let ids =
+                    devices.as_array().unwrap().iter().map(|device| device["entityId"].as_str().unwrap().to_owned());
+                users.push(ids.collect::<std::collections::BTreeSet<_>>());
+            }
+            teams.push(users);
+        }
+        teams
+    });
+    assert_eq!(
+        devices.iter().map(Vec::len).collect::<Vec<_>>(),
+        [2, 3],
+        "the demo user is the third of the first team"
+    );
+    assert!(devices.iter().flatten().all(|ids| ids.len() == 6), "{devices:?}");
+    assert!(devices.iter().all(|team| team.iter().all(|ids| *ids == team[0])), "{devices:?}");
+    assert!(devices[0][0].is_disjoint(&devices[1][0]), "{devices:?}");
+}

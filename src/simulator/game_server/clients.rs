@@ -9,6 +9,8 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+use super::observed::ObservedClient;
+
 /// Messages that wait for one client; a client for which more wait is cut.
 const OUTBOX: usize = 1024;
 
@@ -73,6 +75,18 @@ impl GameClients {
     /// Numbers of the clients of this player.
     pub fn of_player(&self, player: u64) -> Vec<u64> {
         self.by_id.iter().filter(|(_, client)| client.player == Some(player)).map(|(id, _)| *id).collect()
+    }
+
+    /// Each client, in the order of their numbers.
+    pub fn observed(&self) -> Vec<ObservedClient> {
+        let observed = |(id, client): (&u64, &GameClient)| ObservedClient {
+            connection: *id,
+            address: client.address,
+            player: client.player,
+        };
+        let mut clients: Vec<_> = self.by_id.iter().map(observed).collect();
+        clients.sort_unstable_by_key(|client| client.connection);
+        clients
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -18,6 +18,7 @@ use super::{
     clients::{ClientQueue, GameClient, GameClients},
     faults::GameServerFaults,
     limits::{Limits, TokenBuckets, cost},
+    observed::{ActKind, Observed, PlayerAct},
     pushes::GamePushes,
     requests::{answer, watches_entity},
 };
@@ -66,6 +67,7 @@ pub struct SimulatedGame {
     pub maps: usize,
     /// Requests to turn a switch.
     pub toggles: usize,
+    pub observed: Observed,
     /// Ends that are sent every line of chat.
     pub readers: Vec<mpsc::UnboundedSender<AppTeamMessage>>,
     limits: Limits,
@@ -100,6 +102,7 @@ impl SimulatedGame {
             pending: 0,
             maps: 0,
             toggles: 0,
+            observed: Observed::default(),
             readers: Vec::new(),
             limits,
             map_picture,
@@ -111,10 +114,15 @@ impl SimulatedGame {
 
     /// Admits a new client; `None` if the server is full.
     pub fn admit(&mut self, address: IpAddr) -> Option<ClientQueue> {
-        let full = self.faults.refuse
-            || self.clients.count() >= self.limits.connections
-            || self.clients.count_of(address) >= self.limits.connections_per_address;
-        (!full).then(|| self.clients.admit(address))
+        // An address of version 4 has two forms, and one limit.
+        let address = address.to_canonical();
+        let open = self.clients.count_of(address);
+        let full = self.clients.count() >= self.limits.connections || open >= self.limits.connections_per_address;
+        self.observed.count(address, |usage| {
+            usage.refused += usize::from(full);
+            usage.most = usage.most.max(open + usize::from(!full && !self.faults.refuse));
+        });
+        (!full && !self.faults.refuse).then(|| self.clients.admit(address))
     }
 
     /// Removes a client that has left.
@@ -154,9 +162,11 @@ impl SimulatedGame {
         let (seq, player) = (request.seq, request.player_id);
         if self.players.get(&player) != Some(&request.player_token) || self.faults.reject_tokens {
             *bad_tokens -= 1.0;
+            self.observed.count(address, |usage| usage.bad_tokens += 1);
             return Reply::Send(error(seq, "not_found").into());
         }
         if self.faults.rate_limit || !self.spend(player, address, cost(&request), now) {
+            self.observed.count(address, |usage| usage.rate_limited += usize::from(!self.faults.rate_limit));
             return Reply::Send(error(seq, "rate_limit").into());
         }
         self.bind(client, player);
@@ -164,7 +174,13 @@ impl SimulatedGame {
         let stuck = request.set_entity_value.filter(|_| self.faults.stuck);
         let response = match stuck {
             Some(_) => AppResponse { seq, success: Some(AppSuccess {}), ..Default::default() },
-            None => self.handle(client, &request, now).unwrap_or_else(|refused| error(seq, refused)),
+            None => match self.handle(client, &request, now) {
+                Ok(response) => {
+                    self.observe(client, address, &request);
+                    response
+                }
+                Err(refused) => error(seq, refused),
+            },
         };
         if self.faults.overtaken && request.get_entity_info.is_some() {
             self.world.flip_device(request.entity_id());
@@ -189,7 +205,17 @@ impl SimulatedGame {
         if let Some(bound) = self.clients.get_mut(client)
             && bound.player.replace(player).is_some_and(|before| before != player)
         {
+            self.observed.count(bound.address, |usage| usage.rebound += 1);
             self.cameras.end(client);
+        }
+    }
+
+    /// Keeps the act of a request that has succeeded.
+    fn observe(&mut self, connection: u64, address: IpAddr, request: &AppRequest) {
+        if let Some(kind) = ActKind::of(request) {
+            let player = request.player_id;
+            let team = self.world.team_of(player).map(|team| team.id());
+            self.observed.act(PlayerAct { player, team, connection, address, kind });
         }
     }
 

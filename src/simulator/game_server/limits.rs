@@ -22,6 +22,20 @@ pub struct Limits {
     pub bad_tokens: (f64, f64),
 }
 
+impl Limits {
+    /// No limit of connections and tokens, for tests of something else.
+    pub fn unlimited() -> Self {
+        Self {
+            connections: usize::MAX,
+            connections_per_address: usize::MAX,
+            player_tokens: (1e9, 1e9),
+            address_tokens: (1e9, 1e9),
+            bad_tokens: (1e9, 1e9),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

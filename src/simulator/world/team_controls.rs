@@ -1,5 +1,7 @@
 //! Controls of the players and the teams, for the script and for tests, and what the game answers about them.
 
+use chrono::TimeDelta;
+
 use super::{
     SimulatedWorld, WorldChange,
     error::GameError,
@@ -15,7 +17,6 @@ use crate::{
     },
     simulator::point::Point,
 };
-use chrono::TimeDelta;
 
 /// Name of a player whom the world does not know.
 const STRANGER: &str = "Loner";

@@ -1,12 +1,13 @@
 //! Things that happen among the teams of a world with several: each step every team talks, and one of them changes.
 
+use chrono::TimeDelta;
+
 use super::{
     SimulatedWorld,
     chat::CHATTER,
     devices::{BASE_ALARM, device_of},
     script::ScriptEvent,
 };
-use chrono::TimeDelta;
 
 /// Steps until the next team has its turn.
 const STEPS: usize = 6;

@@ -101,3 +101,31 @@ fn a_wipe_removes_devices_and_map_and_keeps_the_team() {
     assert_eq!((world.devices().count(), world.team_info(TEAM[0].0).members.len()), (0, 4));
     first(&mut world, 600, |_, _| false);
 }
+
+#[test]
+fn teams_of_a_lively_world_change_and_no_player_is_lost() {
+    let mut world = world();
+    let founders = roster(3, 3);
+    for team in &founders {
+        world.found_team(team);
+    }
+    world.enliven_teams();
+    let mut leaders = std::collections::BTreeSet::new();
+    let (mut alone, mut guests) = (0, 0);
+    for _ in 0..240 {
+        world.advance_to(world.now() + TimeDelta::seconds(15));
+        world.take_changes();
+        for team in &founders {
+            let (first, last) = (world.team_of(team[0].0).expect("a team"), world.team_of(team[2].0));
+            leaders.insert(first.leader());
+            alone += usize::from(last.is_none());
+            guests += usize::from(last.is_some_and(|last| last.id() != first.id()));
+        }
+        let members: Vec<u64> = world.teams().flat_map(|team| team.members()).copied().collect();
+        let places: std::collections::BTreeSet<u64> = members.iter().copied().collect();
+        assert_eq!(places.len(), members.len(), "a player is in one team at most");
+    }
+    assert!(leaders.len() == 6 && alone > 10 && guests > 10, "{leaders:?} {alone} {guests}");
+    world.wipe();
+    assert!(world.teams().map(|team| team.members().len()).eq([4, 3, 3, 3]));
+}
