@@ -331,7 +331,7 @@ async fn acts_have_the_player_who_did_them_and_the_connection() {
 }
 
 #[actix_web::test]
-async fn a_lively_world_says_each_change_to_those_whom_it_concerns() {
+async fn changes_of_a_lively_world_reach_the_players_that_they_concern() {
     let (server, players) = server_with(Limits::unlimited()).await;
     server.world(SimulatedWorld::enliven_teams);
     let everybody: Vec<u64> = players.0.iter().flatten().copied().chain([LEADER]).collect();

@@ -7,7 +7,8 @@ const NAMES: [&str; 24] = [
     "North", "Onyx", "Pike", "Quill", "Reed", "Slate", "Thorn", "Umber", "Vale", "Wren", "Yarrow",
 ];
 
-/// SteamID64 and name of the members of this many teams of `size`, none of whom is in [`TEAM`]. No name is given twice.
+/// SteamID64 and name of the members of this many teams of `size`, all of them other players than those of [`TEAM`]. No
+/// name is given twice.
 pub fn roster(teams: usize, size: usize) -> Vec<Vec<(u64, String)>> {
     let first = TEAM[0].0 + 1_000;
     let player = |index: usize| {

@@ -18,7 +18,7 @@ use crate::{
     simulator::point::Point,
 };
 
-/// Name of a player whom the world does not know.
+/// Name of a player who is not known to the world.
 const STRANGER: &str = "Loner";
 
 impl SimulatedWorld {
@@ -66,7 +66,7 @@ impl SimulatedWorld {
         self.teams.of(player)
     }
 
-    /// All whom a change of this player's team concerns: its members, or the player alone.
+    /// The players that a change of this player's team concerns: its members, or the player alone.
     fn mates(&self, player: u64) -> Vec<u64> {
         self.teams.of(player).map_or_else(|| vec![player], |team| team.members().to_vec())
     }
@@ -85,7 +85,7 @@ impl SimulatedWorld {
         if is_open {
             self.know(player);
             self.leave_team(player);
-            // A team that ended with the player cannot be the one that they join: they were no member of that.
+            // The joined team is there yet: only a team that the player was in can have ended.
             self.teams.join(player, team);
             self.team_changed(self.mates(player));
         }
@@ -136,8 +136,8 @@ impl SimulatedWorld {
 
     // Players
 
-    /// Adds a player who sleeps in the base of the first team, with the name that players have whom the world does not
-    /// know; one who is known stays as they are.
+    /// Adds a player who sleeps in the base of the first team, with the name of those who are not known to the world; one
+    /// who is known stays as they are.
     fn know(&mut self, player: u64) {
         self.players.add(player, STRANGER, self.terrain.base(), self.wiped_at);
     }
@@ -185,7 +185,7 @@ impl SimulatedWorld {
         self.players.get(steam_id)
     }
 
-    /// Every player whom the world knows, in the order of their SteamIDs.
+    /// Every player that the world knows, in the order of their SteamIDs.
     pub fn players(&self) -> impl Iterator<Item = &Member> {
         self.players.iter()
     }
