@@ -79,7 +79,7 @@ mod tests {
                 (vec![], vec![id.clone()])
             );
             warned(1, false, 90_001);
-            assert_eq!(due(later(90_001)), [id.clone()], "the row began at another time");
+            assert_eq!(due(later(90_001)), std::slice::from_ref(&id), "the row began at another time");
             warned(0, true, 90_001);
             assert_eq!(
                 (due(later(93_600)), due(later(93_601))),
@@ -93,7 +93,7 @@ mod tests {
             let accept = |at| pool.write_blocking(|db| note_accepted(db, &[("a", "1")], at)).unwrap();
             accept(later(200_000));
             disable(200_001);
-            assert_eq!(due(later(300_000)), [id.clone()]);
+            assert_eq!(due(later(300_000)), std::slice::from_ref(&id));
             accept(later(300_001));
             assert_eq!(due(later(400_000)), [], "it works again");
         });

@@ -38,11 +38,10 @@ pub enum OriginSign {
 impl OriginSign {
     /// The sign of an attempt that failed, by the fault, the status and the pause that was asked for.
     pub fn of(kind: ChannelKind, fault: ChannelFault, status: Option<u16>, pause: Option<TimeDelta>) -> Self {
-        // These limit each target by itself.
-        let is_of_target =
-            matches!(kind, ChannelKind::Discord | ChannelKind::Pushover | ChannelKind::Gotify | ChannelKind::Telegram);
+        // The others limit each target by itself, and the answer of a webhook may be in the hands of a user.
+        let is_of_origin = matches!(kind, ChannelKind::WebPush | ChannelKind::Ntfy);
         match (fault, status, pause) {
-            (ChannelFault::Throttled, _, Some(pause)) | (_, Some(503), Some(pause)) if !is_of_target => {
+            (ChannelFault::Throttled, _, Some(pause)) | (_, Some(503), Some(pause)) if is_of_origin => {
                 Self::Busy(pause.min(LONGEST_HOLD))
             }
             (ChannelFault::Unavailable, None, _) => Self::Silent,
@@ -246,7 +245,12 @@ mod tests {
         };
         let (throttled, away) = (ChannelFault::Throttled, ChannelFault::Unavailable);
         assert_eq!(sign(push, throttled, Some(429), Some(20)), OriginSign::Busy(TimeDelta::seconds(20)));
-        assert_eq!(sign(ChannelKind::Webhook, away, Some(503), Some(3_600)), OriginSign::Busy(minute));
+        assert_eq!(sign(ChannelKind::Ntfy, away, Some(503), Some(3_600)), OriginSign::Busy(minute));
+        assert_eq!(
+            sign(ChannelKind::Webhook, away, Some(503), Some(20)),
+            OriginSign::Answered,
+            "a user may have made it"
+        );
         assert_eq!(sign(push, throttled, Some(429), None), OriginSign::Answered);
         assert_eq!(sign(push, ChannelFault::Gone, Some(410), None), OriginSign::Answered);
         assert_eq!(sign(ChannelKind::Discord, throttled, Some(429), Some(20)), OriginSign::Answered, "of its webhook");

@@ -60,7 +60,7 @@ impl PushoverEmergencies {
         if message.priority != EMERGENCY {
             return Ok(None);
         }
-        if !message.retry.is_some_and(|retry| retry >= 30) {
+        if message.retry.is_none_or(|retry| retry < 30) {
             return Err("retry must be 30 or more");
         }
         let expire =

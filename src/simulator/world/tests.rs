@@ -1,5 +1,5 @@
 use super::*;
-use crate::domain::time::Timestamp;
+use crate::{domain::time::Timestamp, game::wire::AppMarkerType};
 
 fn world() -> SimulatedWorld {
     SimulatedWorld::new(7, Timestamp::from_unix(1_790_000_000).expect("a time"))
