@@ -284,7 +284,7 @@ fn an_emergency_is_over_with_its_raid_and_until_it_expires() {
         pool.write_blocking(acknowledge).unwrap().unwrap();
         let [emergency] = &*over(180) else { panic!("{:?}", over(180)) };
         assert_eq!((&*emergency.channel_id, emergency.receipt.as_deref()), ("browser", Some("rowner")));
-        assert_eq!(over(181), [], "it has ended by itself");
+        assert_eq!(over(182), [], "it has ended by itself");
         pool.write_blocking(|db| emergencies::note_ended(db, &emergency.id)).unwrap();
         assert_eq!(over(4), []);
     });
