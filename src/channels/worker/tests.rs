@@ -129,6 +129,24 @@ impl Receiver {
     }
 }
 
+impl Receiver {
+    /// Waits until no message waits.
+    async fn all_stored(&self) {
+        let stored = async {
+            loop {
+                let settled = self.channels.settled();
+                tokio::pin!(settled);
+                settled.as_mut().enable();
+                if self.channels.pool.read(notices::waiting).await.is_ok_and(|waiting| waiting.messages == 0) {
+                    return;
+                }
+                settled.await;
+            }
+        };
+        timeout(PATIENCE, stored).await.expect("all are stored");
+    }
+}
+
 async fn pass_over_a_dead_origin(pool: &Pool) {
     let mut receiver = Receiver::start(pool, &[FIRST, SECOND], false);
     receiver.ring("raid", 0..USERS - 1);
@@ -149,14 +167,7 @@ async fn pass_over_a_dead_origin(pool: &Pool) {
     // Each of those that were tried comes once more.
     let all = tried + USERS;
     receiver.until(FIRST, all).await;
-    let waiting = || pool.read_blocking(notices::waiting).unwrap().messages;
-    timeout(PATIENCE, async {
-        while waiting() > 0 {
-            receiver.channels.settled().await;
-        }
-    })
-    .await
-    .expect("all are stored");
+    receiver.all_stored().await;
     assert_eq!((receiver.count(FIRST), receiver.seen[FIRST].len()), (all, USERS));
 }
 
@@ -185,13 +196,7 @@ async fn send_while_frozen(pool: &Pool, mut freeze: impl FnMut(bool)) {
     assert_eq!(receiver.count(FIRST), at_once, "no more than what can be stored later");
     freeze(false);
     receiver.until(FIRST, USERS).await;
-    timeout(PATIENCE, async {
-        while pool.read(notices::waiting).await.map_or(true, |waiting| waiting.messages > 0) {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .expect("all are stored");
+    receiver.all_stored().await;
     assert_eq!(receiver.count(FIRST), USERS, "each was sent once");
 }
 
