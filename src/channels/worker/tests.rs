@@ -105,9 +105,9 @@ impl Receiver {
     }
 
     /// The alarms of these users go off.
-    fn ring(&self, incident: &str, users: impl Iterator<Item = usize>) {
+    fn ring(&self, incident: &str, mut users: impl Iterator<Item = usize>) {
         let write = |db: &mut Db| {
-            users.into_iter().try_for_each(|number| {
+            users.try_for_each(|number| {
                 let (server, incident) = (format!("user{number}"), format!("{incident}{number}"));
                 incidents::write(db, &server.as_str().into(), &testing::incident_write(&incident, 1))
             })
