@@ -22,7 +22,8 @@ export function drawGround(context, view, { map, picture, isDark, show, unit }) 
 }
 
 /**
- * The picture has a margin of ocean around the world: `margin` of its pixels on each side. A world without a size is shown without it.
+ * The picture has a margin of ocean around the world: `margin` of its pixels on each side. A world without a size is shown
+ * without it.
  * @param {CanvasRenderingContext2D} context @param {import("./view.js").View} view @param {Api["MapView"]} map
  * @param {ImageBitmap} picture
  */
