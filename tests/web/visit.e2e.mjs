@@ -62,7 +62,7 @@ test("a repeated visit asks the network for its page alone before it is drawn", 
     const names = (entries) => entries.map(({ name }) => new URL(name).pathname);
     return {
       files: names(before).filter((path) => path.startsWith("/_/")).length,
-      // A file that is kept is of no size; a reload asks again for what is not to be kept for good.
+      // A file that the browser has kept is of no size.
       sent: names(before.filter(({ transferSize }) => transferSize > 0)),
     };
   });
