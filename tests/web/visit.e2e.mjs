@@ -42,7 +42,7 @@ test("of a page whose token is no longer good, the connection is made with anoth
   await close();
 });
 
-test("a repeated visit asks the network for its page alone before it is drawn", {
+test("a repeated visit waits for no answer of the network but its page before it is drawn", {
   skip: process.env.WEB_DIR && "files of a directory are asked for again",
 }, async () => {
   const prepare = (page) =>
@@ -58,7 +58,9 @@ test("a repeated visit asks the network for its page alone before it is drawn", 
   await page.goto(demo.apiUrl);
   await page.locator(".shell").waitFor();
   const { files, sent } = await page.evaluate(() => {
-    const before = performance.getEntriesByType("resource").filter(({ startTime }) => startTime < globalThis.drawnAt);
+    const before = performance
+      .getEntriesByType("resource")
+      .filter(({ responseEnd }) => responseEnd < globalThis.drawnAt);
     const names = (entries) => entries.map(({ name }) => new URL(name).pathname);
     return {
       files: names(before).filter((path) => path.startsWith("/_/")).length,
