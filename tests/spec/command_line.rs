@@ -416,8 +416,11 @@ fn a_demo_with_teams_has_users_in_each_who_have_paired_the_devices_of_their_own_
                     crate::harness::binary::http().get(url).header("cookie", user["cookie"].as_str().unwrap());
                 let answer = request.send().await.unwrap().bytes().await.unwrap();
                 let devices: serde_json::Value = serde_json::from_slice(&answer).unwrap();
-                let ids =
-                    devices.as_array().unwrap().iter().map(|device| device["deviceId"].as_str().unwrap().to_owned());
+                let ids = devices["devices"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|device| device["deviceId"].as_str().unwrap().to_owned());
                 users.push(ids.collect::<std::collections::BTreeSet<_>>());
             }
             teams.push(users);
