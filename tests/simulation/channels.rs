@@ -86,8 +86,6 @@ pub struct Receiver {
     pub fate: Cell<ReceiverFate>,
     /// The answer to a message that was taken was lost at some time.
     lost_answers: Cell<bool>,
-    /// A pause was asked for: steps that follow come earlier then.
-    asked_to_wait: Cell<bool>,
     /// Ids of the messages that were taken, and how often.
     taken: RefCell<BTreeMap<String, u32>>,
     /// The last answer that the second channel is gone.
@@ -114,10 +112,7 @@ impl Receiver {
         }
         match fate {
             ReceiverFate::Failing => return answer(StatusCode::SERVICE_UNAVAILABLE, None),
-            ReceiverFate::Throttling => {
-                world.receiver.asked_to_wait.set(true);
-                return answer(StatusCode::TOO_MANY_REQUESTS, Some(Duration::from_secs(5)));
-            }
+            ReceiverFate::Throttling => return answer(StatusCode::TOO_MANY_REQUESTS, Some(Duration::from_secs(5))),
             ReceiverFate::Silent => {
                 sleep(NO_ANSWER).await;
                 return None;
@@ -425,9 +420,7 @@ impl Judge {
                     self.broken("escalation-goes-on", format!("{incident}: {first:?}"));
                 }
                 (Some(first), Some(second), _)
-                    if first.attempts == 0
-                        && !world.receiver.asked_to_wait.get()
-                        && second.queued_at - first.queued_at < second_after =>
+                    if first.attempts == 0 && second.queued_at - first.queued_at < second_after =>
                 {
                     self.broken("escalation-waits", format!("{first:?}, {second:?}"));
                 }
