@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_binds_tokens_of_before_to_their_game_server() {
+    fn a_pass_binds_older_tokens_to_their_game_server() {
         testing::on_each_database(|pool| {
             testing::user(pool, "owner");
             let sealer = Sealer::new(&Key32::new([1; 32]), None, 1, Random::system());

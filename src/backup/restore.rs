@@ -36,8 +36,8 @@ const WERE_IN_S3: &str = "not in it: the images, which were in S3";
 pub struct RestoreOptions {
     /// A file that `companion backup` wrote
     file: PathBuf,
-    /// A list of erasures (`erasures.list`) that is newer than the backup, of the data directory of before or of a newer
-    /// backup: who is on it is erased again
+    /// A list of erasures (`erasures.list`) that is newer than the backup: that of the earlier data directory, or of a
+    /// newer backup. The users on it are erased again
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     erasures: Option<PathBuf>,
     /// Only check that it is whole and could be restored; changes nothing

@@ -60,7 +60,7 @@ pub fn note(data_dir: &Path, step: ErasureStep, user: &UserId, now: Timestamp) -
         ErasureStep::Undone => "undone ",
     };
     let mut list = OpenOptions::new().append(true).create(true).mode(0o600).open(data_dir.join(ERASURES))?;
-    // A line of before may have been cut off.
+    // The line before may have been cut off.
     list.write_all(format!("\n{word}{} {user}\n", now.to_wire()).as_bytes())?;
     list.sync_data()
 }

@@ -55,7 +55,7 @@ const MOST_OPEN: i64 = 2_000;
 pub struct LedgerWrite {
     /// By id, with the title of its pushes.
     pub incidents: BTreeMap<String, (Incident, Option<String>)>,
-    /// By id. (Its name in the journal of before.)
+    /// By id. Named as in older journals.
     #[serde(rename = "arrivals")]
     pub alarms: BTreeMap<String, LedgerAlarm>,
     /// Incidents that at least one user heard of.
@@ -223,7 +223,7 @@ fn put(db: &mut Db, server: &ServerId, id: &str, incident: &Incident, title: Opt
         incidents::sockets.eq(0),
     );
     match &known {
-        // A write of before the merge comes again after a crash.
+        // A write from before the merge comes again after a crash.
         None if merged_into(db, id)?.is_some() => 0,
         None => {
             diesel::insert_into(incidents::table).values((first, news)).execute(db)?;

@@ -47,7 +47,7 @@ pub fn delete(db: &mut Db, id: &str) -> Result<bool, DbError> {
     Ok(diesel::delete(team_timers::table.find(id)).execute(db)? == 1)
 }
 
-/// The world was wiped at this time: the timers of before are about the old one.
+/// The world was wiped at this time: earlier timers are about the old one.
 pub fn wipe(db: &mut Db, server: &ServerId, at: Timestamp) -> Result<usize, DbError> {
     let timers = team_timers::table.filter(team_timers::server_id.eq(server.as_str()));
     Ok(diesel::delete(timers.filter(team_timers::created_at.lt(at))).execute(db)?)

@@ -23,7 +23,7 @@ pub async fn watch(context: web::Data<ApiContext>, listening: [SocketAddr; 2]) {
     let urls = &context.settings.urls;
     let names = Names::system();
     let listening = listening.map(|address| address.ip().to_canonical());
-    // An address that cannot be read now is the one of before.
+    // An address that cannot be read now stays as it was.
     let (mut of_machine, mut named, mut is_read) = (Vec::new(), Vec::new(), true);
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -86,7 +86,7 @@ async fn a_player_token_that_the_previous_key_opened_is_sealed_with_the_current_
 }
 
 #[tokio::test]
-async fn a_player_token_of_before_is_bound_to_its_game_server_when_it_is_read() {
+async fn an_older_player_token_is_bound_to_its_game_server_when_it_is_read() {
     let (_directory, pool) = filled();
     let (ours, before) = (vault(&pool, 1, None, 1), stored_server(&pool));
     let older = ours.sealer.seal(&SecretKind::PlayerToken.context("server"), b"7");

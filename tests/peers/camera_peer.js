@@ -37,7 +37,7 @@ async function ours(server, camera) {
   throw new Error(`no frame of ${camera}`);
 }
 
-/** What rustplus.js draws. */
+/** The picture that rustplus.js draws. */
 async function theirs(camera) {
   const [host, port] = simulator.game.split(':');
   const peer = new RustPlus(host, Number(port), simulator.playerId, simulator.playerToken);

@@ -70,7 +70,7 @@ class Member {
   }
 }
 
-/** What the service has said, in order, and when. */
+/** Lines that the service has said, in order, and when. */
 const answers = [];
 let wake = () => {};
 

@@ -52,7 +52,7 @@ function canonical(value) {
   return Object.fromEntries(Object.keys(value).sort().map(key => [key, canonical(value[key])]));
 }
 
-/** What the state is at a position, as the first client to arrive there had it. */
+/** Digests of the state by position, as the first client to arrive there had it. */
 const known = new Map();
 function compare(client, server, { epoch, seq, state }) {
   const digest = createHash('sha1').update(JSON.stringify(canonical(state))).digest('hex');
@@ -140,7 +140,7 @@ class Client {
     this.reset();
   }
 
-  /** What belongs to one connection. */
+  /** Forgets the earlier connection. */
   reset() {
     this.views.clear();
     this.arrivals = [];
@@ -247,7 +247,7 @@ class Client {
         const view = this.views.get(server);
         if (!view) return; // as above
         const { epoch, base, seq, patch } = message;
-        // Who missed nothing is told so.
+        // A client that missed nothing gets a patch without changes.
         const leadsOn = seq > base || (view.resuming && seq === base && patch.length === 0);
         const fits = epoch === view.epoch && base === view.seq && leadsOn;
         check(fits, () => `${this.name}: ${base} to ${seq} of ${epoch} does not follow ${view.seq} of ${view.epoch}`);
@@ -280,7 +280,7 @@ class Client {
   }
 }
 
-/** Stands between the service and its second game server, and fails on demand. */
+/** A proxy between the service and its second game server that fails on demand. */
 class Proxy {
   pairs = new Set();
   refusing = false;
@@ -375,7 +375,7 @@ async function settle(clients, servers) {
       for (const client of clients) {
         for (const [server, at] of snapshots) {
           const view = client.views.get(server);
-          // That they are equal there was compared when the second of the two arrived.
+          // They were compared there when the second of the two arrived.
           if (view && view.epoch === at.epoch && view.seq === at.seq) open.delete(`${client.name} ${server}`);
         }
       }

@@ -12,7 +12,7 @@ const demo = JSON.parse(fs.readFileSync(process.argv[2], 'utf8'));
 const relay = new URL(demo.relayUrl);
 const LIMIT = 64 * 1024;
 const CONTINUE = 0, TEXT = 1, BINARY = 2, CLOSE = 8, PING = 9, PONG = 10;
-/** Of one, two, three and four bytes. */
+/** Letters of one, two, three and four bytes. */
 const LETTERS = 'aé€𝄞';
 
 async function api(method, path, { body, headers = { cookie: demo.cookie } } = {}) {

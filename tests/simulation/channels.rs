@@ -281,7 +281,7 @@ impl Judge {
         let mut rounds = BTreeSet::new();
         for message in &stored.messages {
             self.check_message(world, message, now);
-            // The times of before and after a jump cannot be compared, and one of an hour ends raids.
+            // Times from before and after a jump cannot be compared, and one of an hour ends raids.
             if !self.jumped {
                 self.check_cause(&stored, message);
             }

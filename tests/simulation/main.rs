@@ -6,8 +6,9 @@
 //! - `… -- --shrink N`: the shortest script of a failing seed.
 //!
 //! # Reading a failing seed
-//! It prints the invariant, when and how it was broken, the shrunk script and the command that replays it. `--seed N`
-//! then shows every message that every dashboard received around that time; `--keep I,J,…` runs only those steps.
+//! A failing seed prints the invariant, when and how it was broken, the shrunk script and the command that replays it.
+//! `--seed N` then shows every message that every dashboard received around that time; `--keep I,J,…` runs only those
+//! steps.
 //!
 //! # Adding a fault or an invariant
 //! A fault is a variant of `script::Act` with its weight in `MENU` and one arm in `run::Run::act`. An invariant is a check in

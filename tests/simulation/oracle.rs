@@ -262,7 +262,7 @@ impl Judge {
         let wall = WALL_ALARM.to_string();
         let of_wall: Vec<&Row> = rows.iter().filter(|row| row.alarm_id == wall).filter(is_near).collect();
         let [row] = of_wall[..] else {
-            // One of before the clock was set back may be as near.
+            // One from before the clock was set back may be as near.
             if self.set_back && of_wall.iter().any(|row| row.count == 2) {
                 return;
             }

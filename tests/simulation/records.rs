@@ -208,7 +208,7 @@ impl Judge {
             let at = GameServerId::at(GAMES[*game].0, GAMES[*game].1);
             wipes.iter().any(|of| of.as_deref() == Some(at.as_str()))
         };
-        // A server that is paired again knows no world of before.
+        // A server that is paired again knows no earlier world.
         let missed = self.records.wiped.iter().find(|game| !is_shown(game));
         if let Some(game) = missed.filter(|_| self.deleted.is_empty()) {
             self.broken("wipes-are-shown", format!("none of game server {game}"));

@@ -165,7 +165,7 @@ pub enum Act {
     },
     /// The database takes nothing while all alarms go on; the process dies this number of queries after it recovers.
     KillAtRecovery(u64),
-    /// An alarm that is to be said in the team's chat goes off, and the process dies after so many milliseconds.
+    /// An alarm that is to be said in the team's chat goes off, and the process dies `after` milliseconds later.
     KillAtAnnouncement {
         game: usize,
         alarm: usize,

@@ -80,7 +80,7 @@ pub fn roof_delay(seed: u64) -> u64 {
 }
 
 impl Run {
-    /// An alarm goes off, and the process dies after so many milliseconds.
+    /// An alarm goes off, and the process dies `after` milliseconds later.
     pub fn kill_at_announcement(&self, game: usize, alarm: usize, after: u64) {
         self.lossy();
         let alarm = DEADLY[alarm];

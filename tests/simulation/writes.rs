@@ -115,7 +115,7 @@ pub fn deaths(seed: u64) -> Script {
 }
 
 impl Run {
-    /// Users write, an alarm goes off, and the process dies after so many milliseconds.
+    /// Users write, an alarm goes off, and the process dies `after` milliseconds later.
     pub fn die_at_writes(&self, fate: Fate, journal: JournalFate, after: u64) {
         self.lossy();
         let world = self.world.clone();
@@ -163,7 +163,7 @@ impl Service {
 }
 
 impl Judge {
-    /// What was furnished before the first life is there.
+    /// The rows that were furnished before the first life are there.
     pub fn furnished(&mut self) {
         let servers: Vec<_> = PAIRED.iter().filter_map(|(name, ..)| self.server(name)).collect();
         let servers = servers.into_iter().map(|server| WrittenRow::Server(server.to_string()));

@@ -350,7 +350,7 @@ async fn who_erased_themselves_since_a_backup_stays_erased_after_its_restore() {
     let newer = elsewhere.path().join("newer.tar");
     assert!(run(backup_of(&app, &newer)).await.status.success());
 
-    // With the list of the directory of before.
+    // With the list of the earlier directory.
     let list = app.directory().join("erasures.list");
     let into = elsewhere.path().join("a");
     let with_list = [restore(&file, &into), vec![format!("--erasures={}", list.display())]].concat();

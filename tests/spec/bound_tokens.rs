@@ -59,7 +59,7 @@ async fn changed_past_the_service(database: Database, url: String) {
     shown(&mut alice, &server, "connected").await;
     let bound = row(&database, &server);
 
-    // A token of before is read, and bound before it is sent.
+    // An older token is read, and bound before it is sent.
     let app = app.restart_after(|| seal_as_before(&database, &server)).await;
     let mut alice = app.again(&alice);
     shown(&mut alice, &server, "connected").await;

@@ -80,7 +80,7 @@ impl Opened {
 #[actix_web::test]
 async fn a_full_database_is_noticed_and_so_is_its_end() {
     let mut opened = Opened::start();
-    // Links and sessions of before are loaded at first.
+    // Stored links and sessions are loaded at first.
     while opened.browser.get("/ready").await.status != 200 {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }

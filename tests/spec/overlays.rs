@@ -215,7 +215,7 @@ async fn an_overlay_ends_with_the_access_of_its_user() {
     let request = helper.request(Method::POST, "/relay/token");
     assert_eq!(helper.send(request).await.status, 200);
 
-    // Invited again, he has no overlay of before.
+    // Invited again, he has none of his earlier overlays.
     share(&mut alice, &server, &mut bob).await;
     let request = of_guest.request(Method::POST, "/relay/token");
     of_guest.send(request).await.expect_problem(401, "unauthenticated");

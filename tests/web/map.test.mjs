@@ -28,7 +28,7 @@ const waiting = async (count) => {
   while (decoded.length < count) await new Promise((resolve) => setImmediate(resolve));
 };
 
-test("a picture that is decoded when another map is shown is not kept, nor is that of before", async () => {
+test("a picture that is decoded when another map is shown is not kept, nor is the earlier one", async () => {
   const picture = new Picture();
   const loads = [picture.load(mapOf("a"), 100)];
   await waiting(1);

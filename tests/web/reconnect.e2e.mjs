@@ -24,7 +24,7 @@ after(async () => {
   line.close();
 });
 
-/** A page with a client that watches the server, on a clock that is so many times as fast. */
+/** A page with a client that watches the server, on a clock that is `speed` times as fast. */
 async function watch({ speed = 1 } = {}) {
   // The page of an overlay without a token does nothing, and may do what the pages of the service may.
   const { page, close } = await openPage(browser, world, { path: "/overlay" });
@@ -96,7 +96,7 @@ async function clientOf({ relay, serverId, speed }) {
   Object.assign(globalThis, { client, seen, compare });
 }
 
-/** Waits until the client said this state, after so many words. */
+/** Waits until the client said this state, from this place of its states on. */
 const reaches = (page, state, from = 0) =>
   page.waitForFunction(([state, from]) => globalThis.seen.states.slice(from).includes(state), [state, from], {
     timeout: 90_000,

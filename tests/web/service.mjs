@@ -34,7 +34,7 @@ async function run(parameters, options, isUp) {
   const child = spawn(PROGRAM, parameters, { stdio: ["ignore", "pipe", "pipe"], ...options });
   const program = { child, output: "", errors: "", code: null };
   child.stdout.on("data", (bytes) => (program.output += bytes));
-  // What it logs is of use only if it does not start.
+  // The log is of use only if it does not start.
   child.stderr.on("data", (bytes) => (program.errors = (program.errors + bytes).slice(-4000)));
   child.on("exit", (code, signal) => (program.code = code ?? signal));
   child.on("error", ({ message }) => (program.code = message));
@@ -82,7 +82,7 @@ export async function startService({ relayUrl } = {}) {
     /** Where the sign-in is, for `openPage`, which admits requests there. */
     openUrl: `http://${LOCAL}:${others[1]}`,
     cookie: "",
-    /** What the simulator says of its player, their phone and devices. */
+    /** Facts of the simulator about its player, their phone and devices. */
     facts: /** @type {any} */ (null),
     neighbours: /** @type {any} */ (null),
     service: /** @type {any} */ (null),

@@ -45,7 +45,7 @@ before(async () => {
 });
 after(() => bare?.stop());
 
-/** What is wrong with this page; requests that fail are errors to a browser, and are of some states. */
+/** The faults of this page; requests that fail are errors to a browser, and are of some states. */
 async function wrong(page, name, faults, within) {
   await page.waitForFunction(
     () => document.querySelector("#panel")?.closest("[hidden]") || !document.querySelector("#panel:empty"),

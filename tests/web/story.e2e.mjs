@@ -84,7 +84,7 @@ const countTones = (page) =>
     };
   });
 
-/** What the service says of this player's things. */
+/** The service's answer about this player's things. */
 async function ask(path) {
   const cookies = await laptop.context().cookies();
   const { value } = cookies.find(({ name }) => name === "rp_sess");

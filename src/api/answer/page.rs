@@ -38,7 +38,7 @@ pub fn policy() -> &'static str {
     &POLICY
 }
 
-/// The same, for a page that also shows images of this service.
+/// The policy of a page that also shows images of this service.
 pub fn policy_with_images() -> &'static str {
     &IMAGE_POLICY
 }

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// A write, and whose it is. (Its form of before: it is read after an upgrade.)
+/// A write and its server, in the older form: it is read after an upgrade.
 #[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct Line {
     pub server: ServerId,

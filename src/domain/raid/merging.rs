@@ -27,7 +27,7 @@ impl Raids {
 impl Tracked {
     fn would_have_taken(&self, newer: &Tracked, now: Moment) -> bool {
         let is_open = self.incident.ended_at.is_none() && (!self.incident.late || newer.incident.late);
-        // An end in the future is one of before the clock was set back: that incident is the older one, in truth.
+        // An end in the future is from before the clock was set back: that incident is the older one, in truth.
         let is_older = newer.incident.ended_at.is_some_and(|end| end > now.stamp);
         let is_drill = self.incident.drill || newer.incident.drill;
         let (began, at) = (self.first_trigger, newer.first_trigger);

@@ -136,7 +136,7 @@ pub struct AlarmDelivery {
 }
 
 impl AlarmDelivery {
-    /// No alarm yet; [`load`](Self::load) reads those of before.
+    /// No alarm yet; [`load`](Self::load) reads those in the ledger.
     pub fn new(server: ServerId, context: Arc<RelayContext>) -> Rc<Self> {
         let ledger = Ledger::new(server.clone(), context.pool.clone(), context.journal.clone());
         Rc::new(Self {

@@ -288,7 +288,7 @@ impl GameConnection {
         if shops_seen {
             self.feed_market(ctx);
         }
-        // The notes of before a wipe are of another world.
+        // Notes from before a wipe are of another world.
         let wipe = events.iter().find(|event| event.kind == EventKind::Wipe);
         let wiped = wipe.map(|wipe| Record::NotesWiped(self.server.clone(), wipe.ts)).into_iter();
         let notes = stored_notes::to_store(&self.server, death_notes, game_notes);

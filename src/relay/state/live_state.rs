@@ -169,7 +169,7 @@ pub struct LiveState {
     map: Option<World>,
     /// The world as it was last known, also across restarts; another one is a wipe.
     world: Option<World>,
-    /// When a wipe was last seen. Stored notes of before are of another world.
+    /// When a wipe was last seen. Stored notes from before it are of another world.
     wiped_at: Option<Timestamp>,
     detectors: Detectors,
     alarms: Alarms,

@@ -7,7 +7,7 @@ import { PUSH } from "./words/push.js";
 const WORKER = `${API}/sw.js`;
 /** Milliseconds for its start; a worker that fails never says so. */
 const STARTS_WITHIN = 20_000;
-/** What this browser is: `{ user, channel, endpoint }`. */
+/** Key of the storage under which this browser is: `{ user, channel, endpoint }`. */
 const KEPT = "push";
 
 /** Browsers take no text for the URL of a worker here; this policy, the only one of the page, makes this one alone. */
@@ -15,7 +15,7 @@ const urls = /** @type {any} */ (window).trustedTypes?.createPolicy("service-wor
   createScriptURL: () => WORKER,
 });
 
-/** Why this browser cannot be woken: `insecure`, `install`, `old`, `unsupported`, `denied`; empty: it can. */
+/** The reason why this browser cannot be woken: `insecure`, `install`, `old`, `unsupported`, `denied`; empty: it can. */
 export function obstacle() {
   if (!isSecureContext) return "insecure";
   if (!("serviceWorker" in navigator && "PushManager" in window && "Notification" in window)) {

@@ -64,7 +64,7 @@ export function pauseBefore(attempt, random = Math.random) {
   return Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** Math.min(attempt, 10)) * (0.5 + random() / 2);
 }
 
-/** What the relay refused, or no answer to a command. */
+/** A refusal of the relay, or no answer to a command. */
 export class RelayError extends Error {
   /** @param {string} code of the relay, or `no_answer`, `offline` @param {string} message in words */
   constructor(code, message) {

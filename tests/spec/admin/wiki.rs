@@ -58,7 +58,7 @@ async fn everybody_reads_the_pages_that_explain_the_service() {
     visitor.get("/wiki/page").await.expect_problem(400, "invalid_request");
 }
 
-/// What a browser of a person gets.
+/// The answer to a person's browser.
 async fn read(browser: &mut Browser, path: &str) -> Answer {
     let request = browser.request(Method::GET, path).header(ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8");
     browser.send(request).await

@@ -115,9 +115,17 @@ impl Library {
 }
 
 pub fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    files(directory, &["rs"])
+}
+
+/// Files below the directory with one of these extensions, without those of others.
+pub fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let files = entries.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] });
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+    let own = entries.filter(|path| !path.ends_with("node_modules"));
+    let files = own.flat_map(|path| if path.is_dir() { files(&path, extensions) } else { vec![path] });
+    let is_wanted =
+        |path: &PathBuf| extensions.iter().any(|wanted| path.extension().is_some_and(|found| found == *wanted));
+    files.filter(is_wanted).collect()
 }
 
 /// `x.rs` and `x/mod.rs` hold the module `x`, `lib.rs` the root.

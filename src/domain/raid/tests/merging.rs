@@ -99,8 +99,8 @@ fn what_takes_one_that_is_over_goes_on() {
 fn what_is_hours_apart_stays_apart_when_the_clock_was_set_back_since() {
     let mut raids = Raids::new();
     let [one, other] = [7_200_000, 7_290_000].map(|milliseconds| at(milliseconds).stamp);
-    let of_before = Incident { first_at: one, last_at: one, ended_at: Some(other), ..known("7", "Gate") };
-    assert!(raids.restore("1".into(), of_before, None, at(60_000)));
+    let earlier = Incident { first_at: one, last_at: one, ended_at: Some(other), ..known("7", "Gate") };
+    assert!(raids.restore("1".into(), earlier, None, at(60_000)));
     assert_eq!(merge(&mut raids, known("7", "Gate"), 60_000), []);
 }
 
@@ -108,8 +108,8 @@ fn what_is_hours_apart_stays_apart_when_the_clock_was_set_back_since() {
 fn what_was_over_before_the_clock_was_set_back_stays_apart() {
     let mut raids = Raids::new();
     let [first_at, last_at, ended_at] = [73_000, 196_000, 286_000].map(|milliseconds| at(milliseconds).stamp);
-    let of_before = Incident { first_at, last_at, ended_at: Some(ended_at), ..known("7", "Gate") };
-    assert!(raids.restore("1".into(), of_before, None, at(91_000)));
+    let earlier = Incident { first_at, last_at, ended_at: Some(ended_at), ..known("7", "Gate") };
+    assert!(raids.restore("1".into(), earlier, None, at(91_000)));
     let of_now = Incident { last_at: at(6_000).stamp, ..known("7", "Gate") };
     assert_eq!(merge(&mut raids, of_now, 91_000), []);
 }

@@ -35,7 +35,7 @@ fn a_rise_that_the_link_missed_is_the_only_push_that_is_open() {
 }
 
 #[test]
-fn a_rise_that_the_link_missed_is_one_more_than_a_push_of_before() {
+fn a_rise_that_the_link_missed_is_one_more_than_an_earlier_push() {
     let mut timeline = Timeline::new();
     let opened = timeline.pushed("Front door", 50_000)[0].incident.clone();
     let update = timeline.unseen("7", "Front door", 100_000, 130_000);

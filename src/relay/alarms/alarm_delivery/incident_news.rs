@@ -21,7 +21,7 @@ pub struct IncidentNews {
     pub(super) received_at: Option<ReceivedAt>,
     /// The line in the log of the incident that this alarm opened.
     pub(super) opened: Option<IncidentLine>,
-    /// Alarms of before whose lines in the team's chat were not said when the process ended.
+    /// Earlier alarms whose lines in the team's chat were not said when the previous process ended.
     pub(super) unsaid: Vec<Raid>,
     /// Held until the sockets have taken it.
     pub(super) undelivered: Option<UnsavedGuard>,
@@ -33,7 +33,7 @@ impl IncidentNews {
         Self { changes, ..Self::default() }
     }
 
-    /// Takes the alarms of before that are still to be said in the team's chat.
+    /// Takes the earlier alarms that are still to be said in the team's chat.
     pub fn take_unsaid(&mut self) -> Vec<Raid> {
         std::mem::take(&mut self.unsaid)
     }

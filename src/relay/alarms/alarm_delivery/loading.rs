@@ -1,5 +1,4 @@
-//! The ledger of before, taken up at the start. An alarm does not wait for that; what rang meanwhile is merged with
-//! what is known then.
+//! The stored ledger, taken up at the start. An alarm does not wait for that: one that rings meanwhile is merged with it.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -23,7 +22,7 @@ use crate::{
     relay::alarms::received_at::ReceivedAt,
 };
 
-/// Pushes of before that are remembered as taken up.
+/// Earlier pushes that are remembered as taken up.
 const TAKEN_UP_BEFORE: usize = 200;
 
 /// Rows of the ledger of a server at the start.
@@ -70,7 +69,7 @@ impl AlarmDelivery {
         self.changed.notify_one();
         for again in changes.iter().filter(|change| change.message.is_some()) {
             let (server, incident) = (self.server.as_str(), again.incident.as_str());
-            log::info!(server, incident; "raid alarm of before, announced once more");
+            log::info!(server, incident; "earlier raid alarm, announced once more");
         }
         let mut unsaid = stored.unsaid;
         unsaid.retain(|raid| self.whole_of(&raid.incident).is_none());

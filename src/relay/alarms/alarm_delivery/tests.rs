@@ -472,7 +472,7 @@ async fn what_rang_before_the_ledger_could_be_read_belongs_to_the_known_incident
     assert_eq!(life.seen().len(), 1);
     assert_eq!(acknowledge(&rung, "bob").id, known);
 
-    // Both remain after a start, and also after a journal of before.
+    // Both remain after a start, and also after an older journal.
     let again = world.start(1).await;
     assert_eq!(again.raids()[&known]["acks"].as_object().unwrap().len(), 2);
     let late = LedgerWrite {

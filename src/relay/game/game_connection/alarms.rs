@@ -12,7 +12,7 @@ use crate::relay::{
 };
 
 impl GameConnection {
-    /// Takes up the alarms of before.
+    /// Takes up the alarms in the ledger.
     pub(super) fn load_alarms(&mut self, ctx: &mut Context<Self>) {
         ctx.spawn(self.alarms.clone().load().into_actor(self).map(|(mut news, pushes), connection, ctx| {
             let received_at = ReceivedAt::now();

@@ -66,7 +66,7 @@ pub struct TeamCommands {
     loop_ends: Option<SpawnHandle>,
     /// The next look at what is due, and when.
     planned: Option<(SpawnHandle, Moment)>,
-    /// Alarms of before that are still to be said: they wait until the team is known.
+    /// Earlier alarms that are still to be said: they wait until the team is known.
     unsaid: Vec<Raid>,
 }
 
@@ -204,12 +204,12 @@ impl TeamCommands {
         self.planned = None;
     }
 
-    /// The process before has not said these alarms.
+    /// The previous process has not said these alarms.
     pub fn leave_unsaid(&mut self, unsaid: Vec<Raid>) {
         self.unsaid = unsaid;
     }
 
-    /// The alarms of before that are still to be said.
+    /// The earlier alarms that are still to be said.
     pub fn take_unsaid(&mut self) -> Vec<Raid> {
         take(&mut self.unsaid)
     }

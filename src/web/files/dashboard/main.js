@@ -20,7 +20,7 @@ import { drawShell, signInUrl } from "./shell.js";
 
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 
-/** How long a silent start is not worth a word, and the pause before another one. Milliseconds. */
+/** Length of a start that needs no word, and the pause before another one. Milliseconds. */
 const PATIENCE = 10_000;
 const AGAIN = 10_000;
 

@@ -23,7 +23,7 @@ export const ITEM_SHAPES = {
 const INGOTS = "M4 18l1.5-5h5L12 18zM12 18l1.5-5h5L20 18zM8 12l1.5-5h5L16 12z";
 const POWDER = "M3 18c2-1 4-6 6-8 1.5-1.5 4.5-1.5 6 0 2 2 4 7 6 8zM10 14h.01M14 13h.01M12 16h.01";
 
-/** What every box is full of, by its short name. @type {Record<string, string>} */
+/** Common resources, by short name. @type {Record<string, string>} */
 export const RESOURCE_SHAPES = {
   wood: "M5 9h12v7H5zM17 9a2 3.5 0 0 1 0 7M5 9a2 3.5 0 0 0 0 7 2 3.5 0 0 0 0-7M10 12.5h4",
   "metal.fragments": INGOTS,

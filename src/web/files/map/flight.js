@@ -23,7 +23,7 @@ export class Flight {
 
 /** Pauses between steps, milliseconds: 30 steps in a second look even, and cost half of 60. */
 const PAUSE = 20;
-/** Of a canvas with more pixels than this, on which each step is dear. */
+/** On a canvas with more pixels than this each step is dear, and the pause is the longer one. */
 const LARGE = 4_000_000;
 const LARGE_PAUSE = 50;
 

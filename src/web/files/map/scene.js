@@ -50,7 +50,7 @@ async function bitmapOf(map, edge) {
     .catch(() => null);
 }
 
-/** How many things each layer has. @param {import("./looks.js").Thing[]} things @param {Api["MapView"] | null | undefined} map */
+/** Numbers of things, by layer. @param {import("./looks.js").Thing[]} things @param {Api["MapView"] | null | undefined} map */
 export function countsOf(things, map) {
   const counts = new Map([["monuments", map?.monuments?.length ?? 0]]);
   for (const { layer } of things) counts.set(layer, (counts.get(layer) ?? 0) + 1);

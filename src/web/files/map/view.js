@@ -24,7 +24,7 @@ export class View {
     return Math.max(this.fitting * 24, 2);
   }
 
-  /** How far it is zoomed in: 0 for the whole world, 1 more for each doubling. */
+  /** The zoom: 0 for the whole world, 1 more for each doubling. */
   get zoom() {
     return Math.log2(this.scale / this.fitting);
   }

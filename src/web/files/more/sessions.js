@@ -40,7 +40,7 @@ export function barsOf(sessions, now, until = now) {
   return bars;
 }
 
-/** How long they are, as words. @param {Bar[]} bars */
+/** The length of all together, in words. @param {Bar[]} bars */
 export const totalOf = (bars) => duration(bars.reduce((sum, { length }) => sum + length, 0));
 
 /** @param {Bar[]} bars @param {number} now @param {string} player */

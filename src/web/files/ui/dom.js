@@ -56,7 +56,7 @@ export function attribute(element, name, value) {
 /** An icon; decoration only, its meaning is in the text beside it. @param {string} name of a shape */
 export const icon = (name) => drawing(SHAPES[name] ?? "");
 
-/** The same, of a path in a square of 24. @param {string} path */
+/** An icon of a path in a square of 24, decoration only. @param {string} path */
 export function drawing(path) {
   const svg = document.createElementNS(SVG, "svg");
   for (const [key, value] of Object.entries({ viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" })) {

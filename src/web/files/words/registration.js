@@ -28,7 +28,7 @@ export const REGISTRATION = {
   states: { pending: "later", waiting: "yours to do", running: "under way", done: "done", failed: "did not work" },
 };
 
-/** What to say of a credential. */
+/** Texts about a credential. */
 export const CREDENTIAL = {
   title: "The game's pushes",
   states: { missing: "Nothing is registered yet.", unproven: "Stored; it has not logged in yet.", proven: "It works." },

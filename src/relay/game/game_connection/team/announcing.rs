@@ -62,7 +62,7 @@ impl GameConnection {
         }
     }
 
-    /// Alarms of before whose lines the last process has not said: they are said once the team is known.
+    /// Earlier alarms whose lines the previous process has not said: they are said once the team is known.
     pub(in super::super) fn announce_again(&mut self, unsaid: Vec<Raid>, ctx: &mut Context<Self>) {
         self.commands.leave_unsaid(unsaid);
         self.announce_unsaid(ctx);
