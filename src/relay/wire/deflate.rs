@@ -1,5 +1,10 @@
 //! permessage-deflate (RFC 7692), each message by itself: without context from one to the next there is nothing to keep
 //! for a connection, and what is compressed for one client is right for all.
+//!
+//! Snapshots gain most: they get a seventh as long or shorter, and 10 000 clients that come at once have those of 1 000
+//! markers after 0.8 s instead of 1.1 (`docs/sizing.md`). A patch gains little by itself, and most servers have few
+//! clients to share the work, so that `RELAY_DEFLATE` is off by default (`cargo bench --bench update -- deflate` prints
+//! bytes and time of both).
 
 use std::cell::RefCell;
 
