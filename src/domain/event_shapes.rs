@@ -7,7 +7,10 @@ use utoipa::{
     openapi::{RefOr, schema::Schema},
 };
 
-use crate::domain::world_event::{EventKind, WorldEvent};
+use crate::domain::{
+    shop::watch::{PriceDirection, WatchSide, WatchState},
+    world_event::{EventKind, WorldEvent},
+};
 
 /// The content of a field of `data`.
 #[derive(Clone, Copy)]
@@ -24,11 +27,11 @@ enum Holds {
     Item,
     MaybeItem,
     Items,
-    /// The state of a watch: a word of `WatchState`.
+    /// A word of [`WatchState`].
     WatchState,
-    /// A word of `WatchSide`.
+    /// A word of [`WatchSide`].
     WatchSide,
-    /// A word of `PriceDirection`.
+    /// A word of [`PriceDirection`].
     PriceDirection,
     /// The cheaper shop; or `null`.
     Rival,
@@ -179,11 +182,9 @@ impl Holds {
             Self::Item => item("string".into()),
             Self::MaybeItem => item(json!(["string", "null"])),
             Self::Items => json!({ "type": "array", "items": item("string".into()) }),
-            Self::WatchState => {
-                json!({ "type": "string", "enum": ["ok", "changed", "undercut", "missing", "returned"] })
-            }
-            Self::WatchSide => json!({ "type": "string", "enum": ["sells", "buys"] }),
-            Self::PriceDirection => json!({ "type": "string", "enum": ["atMost", "atLeast", "changes"] }),
+            Self::WatchState => json!({ "type": "string", "enum": WatchState::WORDS }),
+            Self::WatchSide => json!({ "type": "string", "enum": WatchSide::WORDS }),
+            Self::PriceDirection => json!({ "type": "string", "enum": PriceDirection::WORDS }),
             Self::Rival => json!({ "oneOf": [{ "type": "null" }, reference("CheaperShop")] }),
             Self::Texts => json!({ "type": "array", "items": { "type": "string" } }),
         }

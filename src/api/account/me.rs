@@ -56,14 +56,14 @@ pub(in crate::api) struct Me {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::api) struct SubscriptionView {
-    /// Tier of the user now: by a subscription, or else as a beta tester. `SCOUT`, `OPERATOR`, `OVERLORD` or null.
+    /// Tier of the user now: by a subscription, or else as a beta tester.
     tier: Option<Tier>,
     /// Source of the tier: `paid`, `beta` or null.
     #[schema(value_type = Option<String>, pattern = "^(paid|beta)$")]
     source: Option<TierSource>,
     /// The payment provider's id of the subscription.
     payment_subscription_id: Option<String>,
-    /// Subscription status: `ACTIVE`, `TRIALING`, `PAST_DUE`, `CANCELED`, `INCOMPLETE`, `UNPAID`, `PAUSED` or null.
+    /// Status of the subscription.
     status: Option<SubscriptionStatus>,
     /// The interval at which the subscription is charged: `month`, `year` or null.
     interval: Option<BillingInterval>,

@@ -75,7 +75,6 @@ pub struct StatusUser {
     /// The interval at which the subscription is charged.
     interval: Option<BillingInterval>,
     has_credential: bool,
-    /// `missing`, `unproven` or `proven`.
     #[schema(value_type = String, format = "credential-state")]
     credential_state: CredentialState,
     /// Number of own servers.
@@ -85,7 +84,6 @@ pub struct StatusUser {
     /// True if a chat account is linked.
     chat_linked: bool,
     last_seen_at: Timestamp,
-    /// `no-subscription`, `no-credentials`, `no-paired-server`, `ready` or `guest-ready`.
     funnel_stage: FunnelStage,
     /// The missing step, in words.
     stuck_reason: Option<&'static str>,

@@ -28,8 +28,6 @@ use crate::{
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ReasonView {
-    /// `far_below_median`, `below_median`, `far_above_median`, `below_crafting_cost`, `impossible_stock`,
-    /// `impossible_price`, `appears_and_vanishes`, `moved`, `imitates_name`.
     #[schema(value_type = String, format = "scan-reason")]
     reason: ScanReason,
     weight: u32,

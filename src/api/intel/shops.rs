@@ -138,7 +138,6 @@ struct HistoryEntry {
     at: Timestamp,
     #[schema(value_type = String)]
     vendor_id: VendorId,
-    /// `listed`, `price_changed`, `sold_out`, `restocked`, `delisted`.
     #[schema(format = "offer-action")]
     action: &'static str,
     #[serde(flatten)]

@@ -34,8 +34,7 @@ pub struct TimelineQuery {
     #[garde(skip)]
     #[param(value_type = Option<String>, format = DateTime)]
     since: Option<String>,
-    /// Only these kinds: a comma list of `cargo`, `heli`, `chinook`, `crate`, `oilrig`, `vendor`, `explosion`, `death`,
-    /// `raid`, `login`, `logout`, `team`, `wipe`, `shop`, `device`, `gap`.
+    /// Only these kinds: a comma list.
     #[garde(length(max = 200))]
     #[param(max_length = 200, format = "event-kinds")]
     types: Option<String>,

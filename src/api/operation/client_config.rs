@@ -80,7 +80,6 @@ struct Features {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct TierOffer {
-    /// `SCOUT`, `OPERATOR` or `OVERLORD`.
     tier: Tier,
     /// For a month. Null: it cannot be bought, or the payment provider does not answer.
     #[schema(required)]

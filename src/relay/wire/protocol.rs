@@ -133,7 +133,7 @@ pub enum ClientMessage {
 
 words! {
     /// The `type` of a client's message.
-    enum ClientMessageKind {
+    pub(super) enum ClientMessageKind {
         Subscribe = "subscribe",
         Unsubscribe = "unsubscribe",
         DeviceToggle = "deviceToggle",

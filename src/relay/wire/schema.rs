@@ -103,6 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::relay::wire::protocol::ClientMessageKind;
 
     fn validator(messages: &str) -> Validator {
         let mut schema = document();
@@ -177,7 +178,7 @@ mod tests {
         #[test]
         fn the_relay_takes_what_the_schema_allows_and_nothing_else(
             kind in prop_oneof![
-                5 => prop::sample::select(vec!["subscribe", "unsubscribe", "deviceToggle", "raidAck", "ping"]).prop_map(|kind| json!(kind)),
+                5 => prop::sample::select(ClientMessageKind::WORDS.to_vec()).prop_map(|kind| json!(kind)),
                 1 => field(),
             ],
             fields in prop::collection::hash_map(
