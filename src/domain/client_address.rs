@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_larger_than_a_household() {
+    fn a_network_is_larger_than_a_client_network() {
         for (address, expected) in [
             ("192.0.2.77", "192.0.2.0/24"),
             ("::ffff:192.0.2.77", "192.0.2.0/24"),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn all_addresses_of_an_ipv6_64_are_one_household() {
+    fn all_addresses_of_an_ipv6_64_are_one_client_network() {
         let network_of = |text: &str| client_network(text.parse().unwrap()).to_string();
         assert_eq!(network_of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(network_of("203.0.113.9"), "203.0.113.9");

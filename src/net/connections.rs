@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_household_has_its_share_and_leaves_the_rest_to_others() {
+    fn a_network_has_its_share_and_leaves_the_rest_to_others() {
         let connections = connections(6, 2);
         let mut held = vec![connections.admit(address("2001:db8::1")).unwrap()];
         held.push(connections.admit(address("2001:db8::2")).unwrap());

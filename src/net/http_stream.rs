@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_spare_connection_that_asks_nothing_makes_room_for_others_of_its_household() {
+    async fn a_spare_connection_that_asks_nothing_makes_room_for_others_of_its_network() {
         let limits = ConnectionLimits { total: 0, per_client_network: 1, from_loopback: 1 };
         let connections = Connections::new(limits, TrustedProxies::default());
         let (mut spare, mut clients) = (Vec::new(), Vec::new());

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { browser, demo, openPage, useDemo } from "./lib.mjs";
+import { browser, countTones, demo, openPage, useDemo } from "./lib.mjs";
 
 useDemo();
 
@@ -202,15 +202,7 @@ test("a drill rings in one tab, and stops when it is acknowledged in the other",
   // A click arms the sound, as in the hands of a player; what rings is counted by its tones.
   for (const page of [first.page, second]) {
     await page.getByRole("status", { name: "Connection" }).filter({ hasText: /^live/ }).waitFor();
-    await page.evaluate(() => {
-      globalThis.ringing = 0;
-      const start = OscillatorNode.prototype.start;
-      OscillatorNode.prototype.start = function (...values) {
-        globalThis.ringing += 1;
-        this.addEventListener("ended", () => (globalThis.ringing -= 1));
-        return start.apply(this, values);
-      };
-    });
+    await countTones(page);
     await page.getByRole("tab", { name: "Team" }).click();
     await page.getByRole("button", { name: "Sound is on" }).waitFor();
   }

@@ -52,6 +52,18 @@ async function call({ apiUrl, cookie }, method, path, body) {
   return answer.headers.get("content-type")?.includes("json") ? answer.json() : answer.text();
 }
 
+/** Counts the tones that ring, in `ringing` of the page. */
+export const countTones = (page) =>
+  page.evaluate(() => {
+    globalThis.ringing = 0;
+    const start = OscillatorNode.prototype.start;
+    OscillatorNode.prototype.start = function (...values) {
+      globalThis.ringing += 1;
+      this.addEventListener("ended", () => (globalThis.ringing -= 1));
+      return start.apply(this, values);
+    };
+  });
+
 /** A browser for all tests of a file. */
 export const launch = () =>
   chromium.launch({

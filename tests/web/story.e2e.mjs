@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, openPage } from "./lib.mjs";
+import { countTones, launch, openPage } from "./lib.mjs";
 import { send, startService } from "./service.mjs";
 
 /** For what needs a program to start, a raid to begin, or a client to try again. */
@@ -71,18 +71,6 @@ async function openSection(page, title) {
   await section.locator("summary").first().click();
   return section;
 }
-
-/** Counts what rings, once a click has armed the sound. */
-const countTones = (page) =>
-  page.evaluate(() => {
-    globalThis.ringing = 0;
-    const start = OscillatorNode.prototype.start;
-    OscillatorNode.prototype.start = function (...values) {
-      globalThis.ringing += 1;
-      this.addEventListener("ended", () => (globalThis.ringing -= 1));
-      return start.apply(this, values);
-    };
-  });
 
 /** The service's answer about this player's things. */
 async function ask(path) {

@@ -143,6 +143,7 @@ fn sensitive(text: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::registration::tests::settings;
 
     #[test]
     fn an_address_is_cut_at_the_first_sign() {
@@ -175,24 +176,6 @@ mod tests {
         }
         let token = json!({ "authToken": { "token": "a.b.c" } }).to_string();
         assert_eq!(read_installation(200, token.as_bytes()), Ok("a.b.c".to_owned()));
-    }
-
-    fn settings() -> Registration {
-        let url = |text: &str| crate::config::BaseUrl::from(url::Url::parse(text).unwrap());
-        let text = str::to_owned;
-        Registration {
-            api_key: "AIza".into(),
-            google_url: url("https://google.test"),
-            installations_url: url("https://installations.test"),
-            expo_url: url("https://expo.test"),
-            game_url: url("https://game.test"),
-            project: text("project"),
-            sender_id: text("97"),
-            app_id: text("1:97:android:d6"),
-            package: text("a.package"),
-            certificate: text("E28D"),
-            expo_project: text("expo"),
-        }
     }
 
     /// A client that is never used to send.

@@ -15,6 +15,25 @@ use crate::{clients::http, config::BaseUrl, crypto, net};
 /// An identity: field 7 is 1, field 8 is 2.
 const IDENTITY: [u8; 18] = [0x39, 1, 0, 0, 0, 0, 0, 0, 0, 0x41, 2, 0, 0, 0, 0, 0, 0, 0];
 
+/// Settings with services that are not there.
+pub(super) fn settings() -> Registration {
+    let url = |text: &str| BaseUrl::from(Url::parse(text).unwrap());
+    let text = str::to_owned;
+    Registration {
+        api_key: "AIza".into(),
+        google_url: url("https://google.test"),
+        installations_url: url("https://installations.test"),
+        expo_url: url("https://expo.test"),
+        game_url: url("https://game.test"),
+        project: text("project"),
+        sender_id: text("97"),
+        app_id: text("1:97:android:d6"),
+        package: text("a.package"),
+        certificate: text("E28D"),
+        expo_project: text("expo"),
+    }
+}
+
 /// Reads a request, and returns its path; none at the end of the connection.
 fn read_path(reader: &mut BufReader<TcpStream>) -> Option<String> {
     let (mut first, mut length) = (String::new(), 0);
@@ -58,19 +77,12 @@ fn forgetful_google() -> (BaseUrl, Arc<Mutex<Vec<String>>>) {
 #[actix_web::test]
 async fn a_device_that_google_never_recognises_keeps_its_identity_and_is_named() {
     let (google, asked) = forgetful_google();
-    let text = str::to_owned;
     let settings = Registration {
-        api_key: "AIza".into(),
         google_url: google.clone(),
         installations_url: google.clone(),
         expo_url: google.clone(),
         game_url: google,
-        project: text("project"),
-        sender_id: text("97"),
-        app_id: text("1:97:android:d6"),
-        package: text("a.package"),
-        certificate: text("E28D"),
-        expo_project: text("expo"),
+        ..settings()
     };
     crypto::install();
     let http = http::client(net::tls_config(None).unwrap()).unwrap();
