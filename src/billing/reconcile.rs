@@ -71,7 +71,7 @@ pub enum ReconcileMode {
     EndUnowned,
 }
 
-/// A difference.
+/// A difference between a subscription at the payment provider and the stored one.
 enum Difference {
     /// The stored subscription differs or is missing; in words.
     Stored(String),

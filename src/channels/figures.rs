@@ -12,7 +12,7 @@ const USERS: &str = "companion_channel_users";
 const HELD_ORIGINS: &str = "companion_channel_held_origins";
 /// From the alarm, or from when a later step of the rules was due, until the other side took the message.
 pub const SECONDS: &str = "companion_channel_delay_seconds";
-/// Its buckets, seconds.
+/// Upper bounds of the buckets of [`SECONDS`].
 pub const SECONDS_BUCKETS: [f64; 10] = [0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0, 3_600.0];
 
 /// A message that was taken.

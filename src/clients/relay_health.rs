@@ -14,7 +14,7 @@ const DEADLINE: Duration = Duration::from_secs(3);
 /// Largest answer that is read, bytes.
 const MAX_ANSWER: usize = 4 * 1024;
 
-/// The relay.
+/// Asks a relay for its health, over HTTP as others do.
 pub struct RelayHealthClient {
     http: reqwest::Client,
     url: String,

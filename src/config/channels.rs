@@ -21,7 +21,7 @@ pub struct ChannelSettings {
     pub allow_private_channel_targets: String,
 }
 
-/// The channels.
+/// Contact and reach of the messages that channels send.
 #[derive(Clone, Debug)]
 pub struct ChannelPolicy {
     contact: Option<String>,

@@ -28,7 +28,7 @@ pub struct ChatSettings {
     pub chat_public_key: Option<String>,
 }
 
-/// The chat platform.
+/// Address and credentials of the support bot at the chat platform.
 #[derive(Clone, Debug)]
 pub struct ChatPlatform {
     pub base_url: BaseUrl,

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// State of an alarm.
+/// The way of an alarm through the ledger so far: into no incident yet, into one, or of no known server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AlarmState {
     Received,

@@ -57,17 +57,17 @@ impl StoredChannel {
         Ok(())
     }
 
-    /// Its id.
+    /// The id, as a type.
     pub fn id(&self) -> ChannelId {
         self.id.as_str().into()
     }
 
-    /// Its kind.
+    /// The kind, unless a newer program stored one that is not known here.
     pub fn kind(&self) -> Result<ChannelKind, DbError> {
         ChannelKind::parse(&self.kind).ok_or_else(|| DbError::malformed("kind"))
     }
 
-    /// Its state.
+    /// The state, unless a newer program stored one that is not known here.
     pub fn state(&self) -> Result<ChannelState, DbError> {
         ChannelState::parse(&self.state).ok_or_else(|| DbError::malformed("state"))
     }

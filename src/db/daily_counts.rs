@@ -28,7 +28,7 @@ const RAIDS: &str = "raids";
 const EVENT: &str = "event:";
 const ACTIVITY: &str = "activity:";
 
-/// Counts of one day.
+/// Counts of the service over one day, made when it is over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DayCounts {
     /// Users who were there.

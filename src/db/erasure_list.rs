@@ -38,7 +38,7 @@ const LOOKED_UP: usize = 500;
 /// The longest time that an erasure may take to be committed: far more than the database gives it.
 const LONGEST: TimeDelta = TimeDelta::hours(1);
 
-/// A step of an erasure.
+/// A step of an erasure, as a line of the list notes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErasureStep {
     /// Committed next, if nothing goes wrong.

@@ -11,7 +11,7 @@ use crate::{
     domain::{ids::ServerId, time::Timestamp},
 };
 
-/// A stored note.
+/// A note on a map, as its row has it.
 #[derive(Clone, Debug, PartialEq, Queryable, Selectable)]
 #[diesel(table_name = map_notes)]
 pub struct StoredNote {

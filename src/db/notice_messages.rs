@@ -32,7 +32,7 @@ pub struct SendableMessage {
     pub subject: NoticeSubject,
 }
 
-/// The messages that are due.
+/// Messages whose attempt is due, by what can be done with them.
 #[derive(Clone, Debug, Default)]
 pub struct DueMessages {
     pub sendable: Vec<SendableMessage>,

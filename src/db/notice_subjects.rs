@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// A notice.
+/// A notice as it is stored, without the messages that its rounds send.
 #[derive(Clone, Debug, Queryable, Selectable)]
 #[diesel(table_name = notices)]
 pub(in crate::db) struct NoticeRow {
@@ -39,7 +39,7 @@ pub(in crate::db) struct NoticeRow {
     event: Option<String>,
 }
 
-/// The subject of a notice.
+/// The raid or the other event that a notice is about.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoticeSubject {
     Raid(Box<StoredIncident>),
@@ -109,7 +109,7 @@ impl NoticeRow {
     }
 }
 
-/// The raids of notices.
+/// The raids that these notices are about, each as its user sees it.
 struct NoticedRaids {
     incidents: HashMap<String, StoredIncident>,
     /// Raids that are over for the user.

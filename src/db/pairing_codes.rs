@@ -19,7 +19,7 @@ use crate::{
 /// Draws before giving up: with a hundred thousand live codes, all of them fail once in 10²⁰ times.
 const DRAWS: usize = 20;
 
-/// Purpose of a code.
+/// The user of a pairing code, and what the device that enters it may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodePurpose {
     pub user: UserId,

@@ -21,7 +21,7 @@ use crate::{
 const PARKED: &str = "parked";
 const REPORTED: &str = "reported";
 
-/// State of an event.
+/// The effect of a payment event so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventState {
     /// Its effect is stored.

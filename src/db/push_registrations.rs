@@ -53,7 +53,7 @@ pub struct StoredProgress {
     pub failures: i32,
 }
 
-/// A device, sealed.
+/// A device that is registered for a player's pushes; its secrets are sealed.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable, AsChangeset)]
 #[diesel(table_name = push_registrations)]
 pub struct SealedDevice {

@@ -49,7 +49,7 @@ pub struct OwnedSubscription {
     pub subscription: TierSubscription,
 }
 
-/// One that is stored.
+/// A subscription as its row has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSubscription {
     pub owned: OwnedSubscription,

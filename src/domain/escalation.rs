@@ -78,7 +78,7 @@ pub struct EscalationStep {
     pub channels: Vec<ChannelId>,
 }
 
-/// Fault of rules.
+/// The reason why a user's rules are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RulesFault {
     #[error("has more than {MOST_STEPS} steps")]

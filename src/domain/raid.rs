@@ -32,7 +32,7 @@ const MAX_PUSHED: usize = 30;
 /// Characters of a push message's title.
 const LONGEST_TITLE: usize = 128;
 
-/// Outcome of an alarm.
+/// The incident that an alarm became part of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlarmOutcome {
     /// The one incident this alarm belongs to.
@@ -380,7 +380,7 @@ fn only_unanswered<'a>(mut likely: impl Iterator<Item = (&'a String, &'a Tracked
     (is_alone && tracked.incident.acks.is_empty() && !tracked.is_overflow()).then(|| (id.clone(), Certainty::Likely))
 }
 
-/// A new incident.
+/// The alarm that opens an incident.
 struct NewIncident<'a> {
     path: AlarmPath,
     alarm_id: &'a str,

@@ -183,7 +183,7 @@ impl Shop {
 }
 
 words! {
-    /// A change of an offer.
+    /// A change of an offer from one answer of the game server to the next.
     pub enum OfferChange {
         /// The offer is new, or its shop is.
         Listed = "listed",

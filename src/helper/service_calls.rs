@@ -20,7 +20,7 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// Characters of a text of the service that are printed.
 const SHOWN: usize = 300;
 
-/// The service.
+/// Calls to the service that the helper hands its credential to.
 pub struct ServiceCalls {
     http: reqwest::Client,
     base: BaseUrl,

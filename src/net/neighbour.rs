@@ -7,7 +7,7 @@ use crate::domain::words::words;
 const REQUESTS: &str = "companion_neighbour_requests_total";
 
 words! {
-    /// A neighbour.
+    /// A service of others that this one calls, by its word in metrics.
     pub enum Neighbour {
         SignIn = "sign_in",
         Profiles = "profiles",

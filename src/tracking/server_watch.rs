@@ -59,7 +59,7 @@ impl fmt::Display for GamePlace {
 /// The paired servers for which a game server is looked at; the worker adds and removes them.
 pub type WatchedPairings = Arc<Mutex<BTreeSet<ServerId>>>;
 
-/// Outcome of a look.
+/// Outcome of one question for the players of a game server.
 enum LookOutcome {
     /// The players online are known, or that the server hides them.
     Known,

@@ -24,10 +24,10 @@ use crate::{
 
 /// Life of a link.
 const LIFE: TimeDelta = TimeDelta::hours(24);
-/// Characters of a name.
+/// Characters of a name that are shown; a longer one is cut.
 const NAME_CHARACTERS: usize = 100;
 
-/// The alarm of a link.
+/// The incident that a link from a message acknowledges, for this user.
 struct LinkedAlarm {
     user: UserId,
     server: ServerId,

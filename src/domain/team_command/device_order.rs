@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 
 use super::durations;
 
-/// The wish for a device.
+/// The value that a command in the chat wants a switch to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceWish {
     /// The opposite of what it is; for several devices, of what the first one is.

@@ -90,7 +90,7 @@ impl IdleLists {
         self.take_where(|sections| sections.is_all() || !sections.and(changed).is_empty())
     }
 
-    /// Takes all.
+    /// Takes all sockets that wait for news.
     pub fn take(&self) -> Vec<u32> {
         self.take_where(|_| true)
     }

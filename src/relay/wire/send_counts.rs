@@ -59,7 +59,7 @@ impl SendCounts {
     }
 }
 
-/// The counts of all threads.
+/// The counts of each thread that sends.
 #[derive(Debug, Default)]
 pub struct ThreadCounts(Mutex<Vec<Arc<SendCounts>>>);
 

@@ -146,7 +146,7 @@ impl Steps {
         }
     }
 
-    /// The last one.
+    /// The newest step, if one is kept.
     pub fn last(&self) -> Option<&Arc<Step>> {
         self.steps.back()
     }

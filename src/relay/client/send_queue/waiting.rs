@@ -63,7 +63,7 @@ pub(super) struct DroppedChat {
     pub(super) due: Millis,
 }
 
-/// The messages that wait.
+/// Messages that wait for their turn, by lane; the state waits elsewhere.
 #[derive(Default)]
 pub(super) struct WaitingMessages {
     pub(super) lanes: [VecDeque<QueuedFrame>; QUEUED.len()],
