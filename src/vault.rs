@@ -436,6 +436,21 @@ impl From<SealedToken> for SealedSecret {
 }
 
 /// The secrets of some rows that wait for this key, by row, from after this one on.
+/// Number of stored secrets that keys before this one sealed.
+pub fn count_older(db: &mut Db, key_version: i32) -> Result<i64, DbError> {
+    let mut older = 0;
+    for table in SecretTable::ALL {
+        older += match table {
+            SecretTable::PushCredentials => push_credentials::count_older(db, key_version)?,
+            SecretTable::PairedServers => paired_servers::count_older(db, key_version)?,
+            SecretTable::PushRegistrations => push_registrations::count_older(db, key_version)?,
+            SecretTable::Channels => channels::count_older(db, key_version)?,
+            SecretTable::VapidKeys => i64::from(vapid_keys::is_older(db, key_version)?),
+        };
+    }
+    Ok(older)
+}
+
 fn list_older(
     db: &mut Db,
     table: SecretTable,

@@ -28,6 +28,11 @@ pub fn get(db: &mut Db) -> Result<Option<SealedVapidKey>, DbError> {
     Ok(vapid_keys::table.find(ROW).select(SealedVapidKey::as_select()).first(db).optional()?)
 }
 
+/// True if a key before this one sealed it.
+pub fn is_older(db: &mut Db, key_version: i32) -> Result<bool, DbError> {
+    Ok(get(db)?.is_some_and(|key| key.key_version < key_version))
+}
+
 /// Stores the first key, and returns the one that is stored then: another start may have been quicker.
 pub fn get_or_insert(db: &mut Db, key: &SealedVapidKey, now: Timestamp) -> Result<SealedVapidKey, DbError> {
     let new = (

@@ -110,6 +110,20 @@ async fn an_older_player_token_is_bound_to_its_game_server_when_it_is_read() {
 }
 
 #[tokio::test]
+async fn every_secret_is_counted_until_the_current_key_has_sealed_it() {
+    let (_directory, pool) = filled();
+    vault(&pool, 1, None, 1).vapid_key(now()).await.unwrap();
+    let older = || pool.read_blocking(|db| count_older(db, 2)).unwrap();
+    assert_eq!(older(), 3, "bundle, player token and the key for pushes to browsers");
+    let current = vault(&pool, 2, Some(1), 2);
+    for table in SecretTable::ALL {
+        let batch = current.reseal_next(table, String::new(), 10).await.unwrap();
+        assert!(batch.is_none_or(|batch| batch.unreadable.is_empty()), "{table:?}");
+    }
+    assert_eq!(older(), 0);
+}
+
+#[tokio::test]
 async fn what_changed_since_it_was_read_is_not_replaced() {
     let (_directory, pool) = filled();
     let vault = vault(&pool, 2, Some(1), 2);

@@ -34,11 +34,9 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         alarms::{self, Tally},
-        channels,
         engine::pool::{Db, PoolLoad},
         incidents, journal, last_backup,
         notices::{self, WaitingNotices},
-        paired_servers, push_credentials, push_registrations,
     },
     domain::{
         payment::{EventResult, ReportKind},
@@ -49,6 +47,7 @@ use crate::{
     panics,
     push::failure::FAULTS,
     relay::hub::SendTotals,
+    vault,
 };
 
 /// Interval at which samples of histograms are put into their buckets, so that they do not pile up without requests.
@@ -242,16 +241,12 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     let recorder = recorder().ok_or(ApiError::NotFound)?;
     let key_version = context.keys.vault.key_version();
     let read = move |db: &mut Db| {
-        let older_bundles = push_credentials::count_older(db, key_version)?;
         Ok(StoredFigures {
             tally: alarms::tally(db)?,
             incidents: incidents::tally(db)?,
             oldest_unheard: incidents::oldest_unheard(db)?,
             waiting_messages: notices::waiting(db)?,
-            older_secrets: older_bundles
-                + paired_servers::count_older(db, key_version)?
-                + push_registrations::count_older(db, key_version)?
-                + channels::count_older(db, key_version)?,
+            older_secrets: vault::count_older(db, key_version)?,
         })
     };
     let (started_at, data_dir) = (context.health.started_at, context.settings.data_dir.clone());
