@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_before_have_raids_and_no_quiet_hours() {
+    fn earlier_rules_have_raids_and_no_quiet_hours() {
         let stored = r#"{ "enabled": true, "steps": [], "repeatSeconds": 180, "rounds": 10 }"#;
         assert_eq!(serde_json::from_str::<AlarmRules>(stored).unwrap(), AlarmRules::default());
     }

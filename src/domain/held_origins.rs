@@ -115,7 +115,7 @@ impl HeldOrigins {
             OriginSign::Unasked => return None,
             OriginSign::Answered => {
                 watched.silent.clear();
-                // Answers of before the hold say nothing about the pause.
+                // Answers from before the hold say nothing about the pause.
                 let stays =
                     watched.hold.as_ref().is_some_and(|hold| hold.fault == ChannelFault::Throttled && !is_canary);
                 if stays {

@@ -215,7 +215,7 @@ fn an_incident_of_the_ledger_goes_on_or_has_ended() {
 }
 
 #[test]
-fn a_push_of_before_is_not_the_trigger_of_now() {
+fn an_earlier_push_is_not_the_trigger_of_now() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 90_001);
     assert_eq!(seen(&messages(timeline.pushed_late("Front door", 0, 91_000).changes)), [("incident-002", 1, false)]);
@@ -223,7 +223,7 @@ fn a_push_of_before_is_not_the_trigger_of_now() {
 }
 
 #[test]
-fn a_push_that_took_its_time_may_be_of_before_the_first_trigger_of_its_incident() {
+fn a_push_that_took_its_time_may_be_from_before_the_first_trigger_of_its_incident() {
     let mut timeline = Timeline::new();
     timeline.alarm("7", 60_000);
     let update = timeline.pushed_late("Front door", 0, 61_000);

@@ -162,7 +162,7 @@ async fn timers_are_in_the_state_and_end_late_after_a_restart() {
 }
 
 #[actix_web::test]
-async fn a_ship_of_before_a_restart_is_known() {
+async fn a_ship_from_before_a_restart_is_known() {
     let mut room = ChatRoom::watching(&[]).await;
     room.game.world(|world| world.send_cargo_ship());
     let timeline = format!("/intel/{}/timeline?types=cargo", room.server);

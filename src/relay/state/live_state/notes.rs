@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_notes_of_before_a_wipe_do_not_come_back() {
+    fn stored_notes_from_before_a_wipe_do_not_come_back() {
         let info = |wipe_time| AppInfo { map_size: 4_000, wipe_time, ..AppInfo::default() };
         let note = |id: &str, seconds| {
             let note = MapNote {
