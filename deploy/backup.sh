@@ -76,6 +76,6 @@ if [ -n "${BACKUP_EVERY:-}" ]; then
     if BACKUP_STORE_WITHIN=$BACKUP_EVERY BACKUP_EVERY='' bash "$0"; then sleep "$BACKUP_EVERY"; else sleep 300; fi
   done
 fi
-# What an earlier run left that was cut off.
+# Leftovers of an earlier run that was cut off.
 rm -rf "$dir"/.stage-* "$dir"/.check-* "$dir"/companion-*.tar.new
 take

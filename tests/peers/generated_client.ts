@@ -1,4 +1,4 @@
-// What a client writes against the types that openapi-typescript makes: it compiles, and a wrong word does not.
+// A client against the types that openapi-typescript makes: it compiles, and a wrong word does not.
 import type { components, paths } from "./api";
 
 type Schemas = components["schemas"];

@@ -48,7 +48,7 @@ def world(person):
 WORLDS = [world(person) for person in TEAM] if SIGNED_IN else []
 
 GUILD = "120000000000000001"
-# Of the catalogue.
+# Items of the catalogue.
 ITEM, SHORTNAME = "317398316", "metal.refined"
 SCRAP = "-932201673"
 
@@ -77,7 +77,7 @@ if SIGNED_IN:
     row = requests.post(f"{API}/admin/conveyor-map", json={"itemId": ITEM}, cookies={"rp_sess": WORLDS[0]["cookie"]})
     assert row.json()["shortname"] == SHORTNAME, row.text
 
-# What is uploaded is an image.
+# Uploads are images.
 schemathesis.openapi.format("binary", strategies.just(png(0)))
 
 
@@ -130,7 +130,7 @@ def whole(value):
     return {name: whole(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
-# Values that a schema cannot tell from those that do not exist, by operation and field; one that is absent or null stays.
+# Values that exist, which a schema cannot say, by operation and field; one that is absent or null stays.
 # A function makes a new one each time.
 KNOWN = {
     "POST /admin/beta-testers": {"expiresAt": "2099-01-01T00:00:00Z"},
@@ -142,7 +142,7 @@ KNOWN = {
     "DELETE /admin/conveyor-map/{shortname}": {"shortname": "sulfur"},
     "POST /intel/{serverId}/shops": {"vendorId": "1_2", "itemId": ITEM, "currencyId": SCRAP},
     "PATCH /intel/{serverId}/shops/{id}": {"currencyId": SCRAP},
-    # Of a player who is not the caller.
+    # A player who is not the caller.
     "POST /paired-servers/{id}/guests": {"platformId": "76561198000000005"},
     "POST /me/tokens": {"expiresAt": "2099-01-01T00:00:00Z"},
     "PATCH /me": {"locale": "de-CH", "timeZone": "Europe/Berlin"},

@@ -22,7 +22,7 @@ with open(sys.argv[1], encoding="utf-8") as file:
 RELAY = urlsplit(DEMO["relayUrl"])
 LIMIT = 64 * 1024
 CONT, TEXT, BINARY, CLOSE, PING, PONG = Opcode.CONT, Opcode.TEXT, Opcode.BINARY, Opcode.CLOSE, Opcode.PING, Opcode.PONG
-# Of one, two, three and four bytes.
+# Letters of one, two, three and four bytes.
 LETTERS = "aé€𝄞"
 PING_MESSAGE = b'{"type":"ping"}'
 PONG_MESSAGE = {"type": "pong"}
