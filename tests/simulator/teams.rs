@@ -283,7 +283,7 @@ async fn tokens_are_revoked_one_by_one_and_given_again() {
     server.world(|world| world.say(mate, "still there?"));
     peer.broadcast().await.team_message.expect("the connection stays, and so do its broadcasts");
     server.set_token(one, Some(5));
-    assert_eq!(peer.refusal(get_team()).await, "not_found", "the token of before");
+    assert_eq!(peer.refusal(get_team()).await, "not_found", "the earlier token");
     peer.player_token = 5;
     peer.ask(get_team()).await.team_info.expect("the new token, on the same connection");
     server.set_token(mate, None);
