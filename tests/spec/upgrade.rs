@@ -1,9 +1,20 @@
 //! Upgrades: a database of every earlier version, with a row in each of its tables, is brought up to date by a start
 //! and keeps its rows, and the service runs on it. The backup from before undoes an upgrade.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
-use actix_web::web;
+use actix_web::{
+    rt::{System, SystemRunner},
+    web,
+};
 use companion::{
     config::Database,
     db::{
@@ -311,25 +322,38 @@ async fn the_schema_is_not_brought_up_to_date_beneath_a_service_that_runs() {
     }
 }
 
-#[actix_web::test]
-async fn every_earlier_sqlite_keeps_its_rows_and_is_served() {
-    let steps = schema_steps::known().unwrap().len();
-    for from in 1..steps {
+/// Goes over all earlier versions, four at a time: these tests are the last to end.
+fn for_each_earlier(upgrade: impl Fn(usize, SystemRunner) + Sync) {
+    let (next, steps) = (AtomicUsize::new(1), schema_steps::known().unwrap().len());
+    let work = || {
+        loop {
+            let from = next.fetch_add(1, Ordering::Relaxed);
+            if from >= steps {
+                return;
+            }
+            upgrade(from, System::new());
+        }
+    };
+    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
+}
+
+#[test]
+fn every_earlier_sqlite_keeps_its_rows_and_is_served() {
+    for_each_earlier(|from, system| {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("test.db");
         let url = format!("sqlite:{}", path.display());
-        upgraded(&Database::Sqlite(path), &url, from).await;
-    }
+        system.block_on(upgraded(&Database::Sqlite(path), &url, from));
+    });
 }
 
-#[actix_web::test]
-async fn every_earlier_postgres_keeps_its_rows_and_is_served() {
-    let steps = schema_steps::known().unwrap().len();
-    for from in 1..steps {
+#[test]
+fn every_earlier_postgres_keeps_its_rows_and_is_served() {
+    for_each_earlier(|from, system| {
         let Some(postgres) = Postgres::create() else { return };
         let url = postgres.url();
-        upgraded(&Database::Postgres(url.clone().into()), &url, from).await;
-    }
+        system.block_on(upgraded(&Database::Postgres(url.clone().into()), &url, from));
+    });
 }
 
 /// Steps that an upgrade adds, of those that a dump was taken before.
