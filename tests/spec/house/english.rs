@@ -104,9 +104,11 @@ fn counted(source: &str) -> (usize, usize, usize) {
 #[test]
 fn comments_and_documentation_are_plain_english() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut total = (0, 0, 0);
+    let mut total = (0_usize, 0_usize, 0_usize);
     let (mut texts, mut names) = (0, 0);
-    let mut add = |(words, openings, lines)| total = (total.0 + words, total.1 + openings, total.2 + lines);
+    let mut add = |(words, openings, lines): (usize, usize, usize)| {
+        total = (total.0 + words, total.1 + openings, total.2 + lines)
+    };
     for directory in ["src/web/files", "tests/web", "tests/peers"] {
         for path in files(&root.join(directory), &["js", "mjs"]) {
             add(counted(&as_rust(&fs::read_to_string(path).unwrap())));
