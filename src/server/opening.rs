@@ -242,8 +242,8 @@ impl Attempt {
         };
         match sign {
             Some(sign) => log::error!(
-                "the database {database} is new and empty, and {sign}: earlier users, pairings and alarms are not in it. If \
-                 that is not meant, stop the service now, correct DATABASE_URL and DATA_DIR or restore a backup: see \
+                "the database {database} is new and empty, and {sign}: earlier users, pairings and alarms are not in it. \
+                 If that is not meant, stop the service now, correct DATABASE_URL and DATA_DIR or restore a backup: see \
                  docs/upgrading.md"
             ),
             None if self.environment == Environment::Production => log::warn!(

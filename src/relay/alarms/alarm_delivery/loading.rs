@@ -1,4 +1,5 @@
-//! The stored ledger, taken up at the start. An alarm does not wait for that: one that rings meanwhile is merged with it.
+//! The stored ledger, taken up at the start. An alarm does not wait for that: one that rings meanwhile is merged with
+//! it.
 
 use std::{collections::BTreeSet, rc::Rc};
 
