@@ -223,11 +223,14 @@ impl Teams {
     pub fn hear(&self, key: &TeamKey, id: &str, author: u64, text: &str, now: Moment) {
         let known = &mut *self.lock();
         let Some(team) = known.teams.get_mut(key).filter(|team| !team.links.is_empty()) else { return };
-        if !known.heard.entry(key.game_server.clone()).or_default().is_first(id, now) {
+        let heard = known.heard.entry(key.game_server.clone()).or_default();
+        let candidates: Vec<Candidate> = team.links.iter().map(|link| link.candidate(text)).collect();
+        let elected = elect(&candidates, author);
+        // One that no link understood is answered by a link that learns its words meanwhile.
+        if !heard.is_first(id, elected.is_some(), now) {
             return;
         }
-        let candidates: Vec<Candidate> = team.links.iter().map(|link| link.candidate(text)).collect();
-        match elect(&candidates, author) {
+        match elected {
             Some(place) => {
                 let link = &team.links[place];
                 if let Some(command) = link.vocabulary.read(text) {

@@ -54,6 +54,18 @@ impl Handler<DeviceToggle> for GameConnection {
         if !self.commands.switch_backs.is_turning(&device, wish.value) {
             self.forget_turn_back(&device, ctx);
         }
+        self.begin_toggle(device, wish, ctx)
+    }
+}
+
+impl GameConnection {
+    /// Toggles a switch, after the toggles that wait for it.
+    pub(super) fn begin_toggle(
+        &mut self,
+        device: Arc<str>,
+        wish: Wish,
+        ctx: &mut Context<Self>,
+    ) -> ResponseFuture<ToggleResult> {
         let until = Instant::now() + COMMAND_DEADLINE;
         let toggled = match self.devices.toggles.add(&device, wish.clone(), until) {
             Added::Begins(toggled) => {
@@ -70,9 +82,7 @@ impl Handler<DeviceToggle> for GameConnection {
             }
         })
     }
-}
 
-impl GameConnection {
     /// Shows the devices as they are stored, whether there is a link or not, and asks those that have not answered.
     /// None is taken for unpaired because the database does not answer: an alarm that is not asked is not heard.
     pub(super) fn load_devices(&mut self, ctx: &mut Context<Self>) {

@@ -67,36 +67,39 @@ impl GameConnection {
         };
         let now = self.context.clock.moment();
         self.commands.switch_backs.note_turned(switches.iter().map(|(id, _)| id.clone()), now);
-        let own = ctx.address();
-        let toggles = switches.into_iter().map(|(id, device)| {
+        let due_at = order.lasts.map(|lasts| now.stamp + lasts);
+        let mut toggles = Vec::new();
+        for (id, device) in switches {
             let has_value = device.reachable == Reachable::Ok && wanted.is_some() && device.value == wanted;
             let is_already = has_value && matches!(order.wish, DeviceWish::Set(_));
-            let toggle = DeviceToggle { device: id.to_string(), wish: Wish { value: wanted, by: owner.clone() } };
-            let own = own.clone();
-            async move {
-                let outcome = match (is_already, wanted) {
-                    (true, Some(value)) => SwitchOutcome::Already(value),
-                    _ => match own.send(toggle).await.unwrap_or(Err(CommandError::Internal)) {
+            // Before the game is asked: the switch turns back although the answer is late, or this process ends.
+            let turned = wanted.unwrap_or(!device.value.unwrap_or_default());
+            self.turn_back_at(&id, !turned, due_at, ctx);
+            let wish = Wish { value: wanted, by: owner.clone() };
+            let toggle = (!is_already).then(|| self.begin_toggle(id.clone(), wish, ctx));
+            toggles.push(async move {
+                let outcome = match toggle {
+                    None => SwitchOutcome::Already(turned),
+                    Some(toggle) => match toggle.await {
                         Ok(value) => SwitchOutcome::Turned(value),
                         Err(CommandError::DeviceRemoved | CommandError::UnknownDevice) => SwitchOutcome::Removed,
                         Err(_) => SwitchOutcome::NoAnswer,
                     },
                 };
                 (id, device, outcome)
-            }
-        });
-        let toggles = join_all(toggles.collect::<Vec<_>>());
-        ctx.spawn(toggles.into_actor(self).map(move |outcomes, connection, ctx| {
+            });
+        }
+        ctx.spawn(join_all(toggles).into_actor(self).map(move |outcomes, connection, ctx| {
             for (id, _, outcome) in &outcomes {
-                let value = match outcome {
-                    SwitchOutcome::Turned(value) | SwitchOutcome::Already(value) => Some(*value),
-                    // The game may have turned it all the same, and it turned back before.
-                    SwitchOutcome::NoAnswer => wanted.filter(|_| order.lasts.is_some()),
-                    SwitchOutcome::Removed => None,
-                };
-                if let Some(value) = value {
-                    let due_at = order.lasts.map(|lasts| connection.context.clock.now() + lasts);
-                    connection.turn_back_at(id, !value, due_at, ctx);
+                match (outcome, due_at) {
+                    (SwitchOutcome::Removed, _) => connection.forget_turn_back(id, ctx),
+                    // Its value was not known before.
+                    (SwitchOutcome::Turned(value), Some(due_at))
+                        if connection.commands.switch_backs.is_planned(id, *value, due_at) =>
+                    {
+                        connection.turn_back_at(id, !value, Some(due_at), ctx);
+                    }
+                    _ => {}
                 }
             }
             connection.say_outcomes(command, outcomes, order.lasts, ctx);

@@ -47,6 +47,11 @@ impl SwitchBacks {
         self.pending.remove(id).is_some()
     }
 
+    /// True if the switch gets this value then.
+    pub fn is_planned(&self, id: &Arc<str>, value: bool, due_at: Timestamp) -> bool {
+        self.pending.get(id).is_some_and(|back| (back.value, back.due_at) == (value, due_at))
+    }
+
     /// As users see them.
     pub fn shown(&self) -> HashMap<Arc<str>, TurnBack> {
         let shown =
