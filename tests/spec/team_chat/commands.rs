@@ -150,6 +150,23 @@ async fn a_switch_that_has_not_answered_turns_back_all_the_same() {
 }
 
 #[actix_web::test]
+async fn a_switch_turns_back_although_the_service_ends_before_the_answer() {
+    let mut room = ChatRoom::watching(&[GATE_SWITCH]).await;
+    room.edit_device(GATE_SWITCH, json!({ "customCommand": "gate", "label": "Gate" })).await;
+    room.game.faults(|faults| faults.stuck = true);
+    room.pass(TimeDelta::seconds(10));
+    room.say(MARLOW, "!gate on 60s");
+    let gate = GATE_SWITCH.to_string();
+    room.client.until(&room.server, |state| state["devices"][&gate]["turnsBack"]["value"] == false).await;
+    room.game.faults(|faults| faults.stuck = false);
+    room.game.world(|world| world.set_switch(GATE_SWITCH, true)).unwrap();
+    let mut room = room.restart().await;
+    room.client.until(&room.server, |state| is_complete(state, 1)).await;
+    room.pass(TimeDelta::seconds(61));
+    assert_eq!(room.answer().await, "Gate is off again");
+}
+
+#[actix_web::test]
 async fn timers_are_in_the_state_and_end_late_after_a_restart() {
     let mut room = ChatRoom::watching(&[]).await;
     assert_eq!(room.ask("!timer 10m heli").await, "timer 1: heli in 10m");
