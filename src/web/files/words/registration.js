@@ -5,7 +5,7 @@ export const REGISTRATION = {
   why: "Sign in with the game once, on its own page: then this service receives your pairings and alarms, as a phone would. No password passes through here.",
   renew: "Let the service renew it, and keep a token of your account at the game for that",
   renewWhy:
-    "Without this you sign in again every 14 days, no message reminds you (only this page shows when it ends), and the token is deleted as soon as the registration is made. With it the token is kept, sealed: it reads your history at the game's companion service, and registers and removes devices there; it is no sign-in of Steam. It is deleted when you remove the registration.",
+    "Without this you sign in again every 14 days, your channels and this page remind you in time, and the token is deleted as soon as the registration is made. With it the token is kept, sealed: it reads your history at the game's companion service, and registers and removes devices there; it is no sign-in of Steam. It is deleted when you remove the registration.",
   begin: "Sign in with the game",
   open: "Open the game's sign-in in a new tab",
   copy: "Sign in there. The tab ends at an address that begins with http://localhost: and shows no page. That is right: copy the whole address.",
