@@ -14,6 +14,14 @@ const ASK_EVERY = 3000;
 /** All of it, from the first button to the last step. @param {string} [known] id of one that was begun before */
 export function registrationBlock(known = "") {
   const element = h("div", { class: "registration" });
+  // Counts what was shown: an answer that comes for something older changes nothing.
+  let shown = 0;
+
+  /** @param {any[]} parts */
+  function show(...parts) {
+    shown += 1;
+    fill(element, ...parts);
+  }
 
   function begin() {
     // A token of the player's account is kept only if they say so.
@@ -29,7 +37,7 @@ export function registrationBlock(known = "") {
       send: () => post("/credentials/push/registrations", { renew: renew.checked }),
       done: login,
     });
-    fill(element, start);
+    show(start);
   }
 
   /** @param {Api["OpenedRegistration"]} opened */
@@ -42,8 +50,7 @@ export function registrationBlock(known = "") {
       send: () => post(`/credentials/push/registrations/${id}`, { address: address.value.trim() }),
       done: watch,
     });
-    fill(
-      element,
+    show(
       h(
         "ol",
         { class: "form numbered" },
@@ -61,19 +68,28 @@ export function registrationBlock(known = "") {
     const { id, steps, next, endsAt } = registration;
     const failed = steps.some(({ state }) => state === "failed");
     const isOver = endsAt !== null && steps.every(({ state }) => state === "done");
-    fill(
-      element,
+    show(
       h("ul", { class: "steps", "aria-label": REGISTRATION.title }, steps.map(step)),
       h("p", { class: "form", role: "status" }, next),
       failed && h("div", { class: "form" }, h("div", { class: "actions" }, button(REGISTRATION.again, begin))),
     );
     if (isOver) loadReadiness().catch(() => {});
-    else setTimeout(() => element.isConnected && ask(id, registration), ASK_EVERY);
+    else {
+      const place = shown;
+      setTimeout(() => element.isConnected && ask(id, registration, place), ASK_EVERY);
+    }
   }
 
-  /** @param {string} id @param {Api["RegistrationView"]} last */
-  async function ask(id, last) {
-    watch(await get(`/credentials/push/registrations/${id}`).catch(() => last));
+  /** Asks again, unless something else is shown by then. @param {string} id @param {Api["RegistrationView"]} last @param {number} place */
+  async function ask(id, last, place) {
+    if (place !== shown) return;
+    // One that is gone was removed, or begun again on another page.
+    const answer = await get(`/credentials/push/registrations/${id}`).catch(({ status }) =>
+      status === 404 ? null : last,
+    );
+    if (place !== shown) return;
+    if (answer) watch(answer);
+    else begin();
   }
 
   if (known) {
