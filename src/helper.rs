@@ -167,11 +167,15 @@ impl Helper {
         self.renew_for_ever(&mut state).await
     }
 
-    /// Makes every step that is left; all that a renewal needs if the registration became due while this did not run, or is
-    /// over.
+    /// Makes every step that is left; all that a renewal needs if the registration became due while this did not run, is
+    /// over, or its login was refused.
     async fn make_due_steps(&self, state: &mut HelperState, options: &HelperOptions) -> Result<(), HelperError> {
         let now = self.clock.now();
-        let is_due = state.device.expires_at.is_some_and(|_| due_at(&state.device, now - SHORTEST_PAUSE) <= now);
+        // Without a login, nothing is renewed when it becomes due: the player signs in now.
+        let is_due = state
+            .device
+            .expires_at
+            .is_some_and(|_| state.device.auth_token.is_none() || due_at(&state.device, now - SHORTEST_PAUSE) <= now);
         if is_due {
             state.device.auth_token.take_if(|token| read_token(token.expose_secret(), now).is_err());
         }

@@ -200,6 +200,22 @@ async fn a_renewal_that_finds_no_network_is_tried_again_and_the_registration_sta
     child.wait().unwrap();
 }
 
+#[actix_web::test]
+async fn after_a_refused_renewal_the_player_signs_in_again() {
+    let (test, mut alice, directory) = beside().await;
+    let code = code(&mut alice).await;
+    let command = helper(&test, directory.path(), &["--code", &code, "--no-browser", "--once"]);
+    let (status, shown) = signed_in(command, ALICE, false).await;
+    assert_eq!(status, 0, "{shown}");
+    test.set_faults(|faults| faults.game_status = Some(403));
+    let (status, shown) = output(helper(&test, directory.path(), &["renew"])).await;
+    assert!(status == 3 && shown.contains("sign in again"), "{shown}");
+    test.set_faults(|_| {});
+    let (status, shown) = signed_in(helper(&test, directory.path(), &["--no-browser", "--once"]), ALICE, false).await;
+    assert!(status == 0 && shown.contains("handed over"), "{shown}");
+    assert_eq!(test.sites.devices(ALICE.parse().unwrap()).len(), 1);
+}
+
 /// The helper is killed while a step hangs.
 async fn killed_during(step: &'static str, made: [u32; 5]) {
     let (test, mut alice, directory) = beside().await;
