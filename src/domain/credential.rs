@@ -76,8 +76,8 @@ impl RefusalReason {
     pub fn advice(self) -> &'static str {
         match self {
             Self::LoginRefused => {
-                "The push service refuses this bundle: run the helper again, so that it registers once more, and upload what \
-                 it writes."
+                "The push service refuses this bundle: sign in with the game again in the dashboard, so that the service \
+                 registers once more; or, if a helper made it, run that again and upload what it writes."
             }
             Self::UnusableBundle => {
                 "This bundle has no login that can be used: update the helper, run it again and upload what it writes."
