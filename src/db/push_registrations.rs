@@ -109,12 +109,13 @@ pub fn update(db: &mut Db, registration: &PushRegistration) -> Result<bool, DbEr
 }
 
 /// Deletes registrations whose login did not come back in time and that hold nothing; the number of rows. One that failed
-/// later keeps the identity of its device.
+/// later keeps the identity of its device, also while another login is waited for.
 pub fn purge(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     let abandoned = push_registrations::table
         .filter(push_registrations::due_at.is_null())
         .filter(push_registrations::bundle_at.is_null())
         .filter(push_registrations::step.eq(RegistrationStep::SignIn.word()))
+        .filter(push_registrations::failures.eq(0))
         .filter(push_registrations::closes_at.le(now))
         .limit(PURGE_BATCH as i64)
         .select(push_registrations::user_id);
@@ -229,11 +230,15 @@ mod tests {
     #[test]
     fn a_login_that_did_not_come_back_is_forgotten() {
         testing::on_each_database(|pool| {
-            for (user, due_at, bundle_at) in
-                [("user", None, None), ("going", Some(now()), None), ("made", None, Some(now()))]
-            {
+            for (user, due_at, bundle_at, failures) in [
+                ("user", None, None, 0),
+                ("going", Some(now()), None, 0),
+                ("made", None, Some(now()), 0),
+                ("failed", None, None, 1),
+            ] {
                 testing::user(pool, user);
-                let row = PushRegistration { user_id: user.into(), bundle_at, ..registration("first", due_at) };
+                let mut row = PushRegistration { user_id: user.into(), bundle_at, ..registration("first", due_at) };
+                row.progress.failures = failures;
                 pool.write_blocking(|db| put(db, &row)).unwrap();
             }
             let purge = |at| pool.write_blocking(|db| purge(db, at)).unwrap();

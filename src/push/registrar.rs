@@ -76,8 +76,9 @@ pub struct OpenedLogin {
     pub closes_at: Timestamp,
 }
 
-/// Stores a login that begins, in place of one that has not come back. A registration that holds goes on meanwhile.
-pub fn open_login(db: &mut Db, new: PushRegistration) -> Result<(), DbError> {
+/// Stores a login that begins, in place of one that has not come back. A registration that holds goes on meanwhile; one
+/// that is not made yet waits for the new login.
+pub fn open_login(db: &mut Db, vault: &Vault, new: PushRegistration) -> Result<(), DbError> {
     let known = push_registrations::get(db, &new.user_id)?;
     // An identity that the push service refuses is of no use; any other is kept.
     let refusal = push_refusals::get(db, &new.user_id)?.filter(|r| r.reason == RefusalReason::LoginRefused);
@@ -85,11 +86,38 @@ pub fn open_login(db: &mut Db, new: PushRegistration) -> Result<(), DbError> {
     let row = match known.filter(is_usable) {
         Some(known) => {
             let PushRegistration { id, renew_asked, closes_at, progress, .. } = new;
-            PushRegistration { id, renew_asked, closes_at, progress, ..known }
+            let progress = StoredProgress { failures: known.progress.failures, ..progress };
+            let mut row = PushRegistration { id, renew_asked, closes_at, progress, ..known };
+            if row.ends_at.is_none() {
+                forget_login(vault, &mut row);
+            }
+            row
         }
         None => new,
     };
     push_registrations::put(db, &row)
+}
+
+/// Ends what the login before has begun, and what it asked for. The identity of the device stays.
+fn forget_login(vault: &Vault, row: &mut PushRegistration) {
+    (row.renew, row.due_at) = (false, None);
+    if let Some(mut device) = open_device(vault, row) {
+        device.auth_token = None;
+        // Steps that were cut off count as one failure, so that the row is kept with its identity.
+        row.progress.failures = i32::from(device.identity.is_some());
+        row.device = vault.seal_device(&row.user_id, &device.stored());
+    }
+}
+
+/// The device of a registration; `None`, with a line in the log, when it does not open.
+fn open_device(vault: &Vault, row: &PushRegistration) -> Option<RegisteredDevice> {
+    match vault.open_device(row) {
+        Ok(json) => serde_json::from_slice(json.expose_secret()).ok(),
+        Err(error) => {
+            log::error!(user:% = row.user_id; "the registered device cannot be opened: {error}");
+            None
+        }
+    }
 }
 
 /// Reasons for which the address of a login is not taken.
@@ -203,7 +231,7 @@ impl Registrar {
             let now = self.clock.now();
             match device.next_step() {
                 RegistrationStep::SignIn => {
-                    row.due_at = None;
+                    (row.renew, row.due_at) = (false, None);
                     return self.update(&row).await.map(drop);
                 }
                 RegistrationStep::Credential => {
@@ -337,7 +365,7 @@ impl Registrar {
             (fault, answer) = (StepFault::LoginNotTaken, None);
         }
         if !goes_on {
-            device.auth_token = None;
+            (device.auth_token, row.renew) = (None, false);
         }
         let failures = row.progress.failures.saturating_add(1);
         log::info!(user:% = row.user_id, step = step.word(), fault = fault.code(); "a step of a registration failed");
@@ -355,7 +383,8 @@ impl Registrar {
     /// Begins a registration, in place of one whose login has not come back. One that holds goes on meanwhile.
     pub async fn open(&self, user: &UserId, renew: bool) -> Result<OpenedLogin, DbError> {
         let (login, row) = self.new_login(user, renew);
-        self.pool.write(move |db| open_login(db, row)).await?;
+        let vault = self.vault.clone();
+        self.pool.write(move |db| open_login(db, &vault, row)).await?;
         Ok(login)
     }
 
@@ -382,7 +411,7 @@ impl Registrar {
     }
 
     /// Takes the address at which the login of this registration has ended; true: the next steps are to be made
-    /// ([`proceed`](Self::proceed)). False: the address came again, and everything is made.
+    /// ([`proceed`](Self::proceed)). False: the address came again, and everything is made as it was asked for.
     pub async fn take_address(
         &self,
         mut row: PushRegistration,
@@ -397,7 +426,8 @@ impl Registrar {
         if login.platform_id != *owner {
             return Err(AddressRefusal::OtherAccount(login.platform_id));
         }
-        if row.progress.step.is_none() {
+        // A renewal may have made everything beside a login that asks for something else.
+        if row.progress.step.is_none() && row.renew == row.renew_asked {
             return Ok(false);
         }
         let mut device = self.opened(&row).ok_or(AddressRefusal::AwaitsKey)?;
@@ -413,13 +443,7 @@ impl Registrar {
 
     /// The device of a registration; `None`, with a line in the log, when it does not open.
     pub fn opened(&self, row: &PushRegistration) -> Option<RegisteredDevice> {
-        match self.vault.open_device(row) {
-            Ok(json) => serde_json::from_slice(json.expose_secret()).ok(),
-            Err(error) => {
-                log::error!(user:% = row.user_id; "the registered device cannot be opened: {error}");
-                None
-            }
-        }
+        open_device(&self.vault, row)
     }
 
     fn sealed(&self, user: &UserId, device: &RegisteredDevice) -> SealedDevice {

@@ -145,7 +145,10 @@ async fn a_renewal_that_fails_is_shown_and_tried_again_until_the_login_is_refuse
     test.advance(TimeDelta::hours(10 * 24 + 12));
     let mut alice = test.app.signed_in(ALICE).await;
     let shown = alice.get_until("/credentials/push", code("game_login_refused")).await;
-    assert_eq!(shown["registration"]["continuesAt"], Value::Null);
+    assert_eq!(
+        (&shown["registration"]["continuesAt"], &shown["registration"]["renew"]),
+        (&Value::Null, &Value::Bool(false))
+    );
     let count = test.sites.counts().registrations;
     test.set_faults(|_| {});
     test.advance(TimeDelta::hours(2));
@@ -291,6 +294,31 @@ async fn a_credential_that_is_deleted_ends_the_steps_that_are_made_for_it() {
     test.set_faults(|_| {});
     alice.get_until("/credentials/push", |_| test.sites.counts().unregistrations == 3).await;
     assert!(test.sites.devices(alice_id()).is_empty());
+}
+
+/// A first login that fails and may succeed later, and a second one with another answer.
+async fn answer_twice(first: bool, second: bool) {
+    let test = RegistrationTest::start().await;
+    let mut alice = test.app.signed_in(ALICE).await;
+    let (id, address) = test.login(&mut alice, first, ALICE).await;
+    test.set_faults(|faults| faults.game_status = Some(500));
+    test.bring(&mut alice, &id, &address).await;
+    let shown = alice.get_until(format!("{PATH}/{id}"), |shown| states(shown).contains(&"failed")).await;
+    assert!(failed(&shown)["code"] == "game_unavailable" && shown["continuesAt"].is_string(), "{shown}");
+    let (id, address) = test.login(&mut alice, second, ALICE).await;
+    let shown = alice.get(&format!("{PATH}/{id}")).await.json();
+    let waits = (states(&shown)[0], &shown["renew"], &shown["continuesAt"]);
+    assert_eq!(waits, ("waiting", &json!(false), &Value::Null), "{shown}");
+    test.set_faults(|_| {});
+    let shown = test.bring(&mut alice, &id, &address).await.json();
+    assert_eq!((states(&shown), &shown["renew"]), (vec!["done"; 7], &json!(second)), "{shown}");
+    assert_eq!(shown["continuesAt"].is_string(), second, "{shown}");
+    assert_eq!((test.sites.counts().check_ins, test.sites.devices(alice_id()).len()), (1, 1));
+}
+
+#[actix_web::test]
+async fn the_newest_answer_about_renewal_counts() {
+    tokio::join!(answer_twice(true, false), answer_twice(false, true));
 }
 
 #[actix_web::test]

@@ -190,7 +190,7 @@ pub async fn create(
     let open = move |db: &mut Db| {
         // Not before: the same request may come again while its registration is made.
         check_idle(&registrar, &row.user_id)?;
-        open_login(db, row)?;
+        open_login(db, &registrar.vault, row)?;
         let opened = OpenedRegistration { id, login_url: url, expires_at: closes_at };
         Ok((ReplayableAnswer::new(StatusCode::CREATED, &opened), ()))
     };
