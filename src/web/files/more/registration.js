@@ -80,7 +80,10 @@ export function registrationBlock(known = "") {
     }
   }
 
-  /** Asks again, unless something else is shown by then. @param {string} id @param {Api["RegistrationView"]} last @param {number} place */
+  /**
+   * Asks again, unless something else is shown by then.
+   * @param {string} id @param {Api["RegistrationView"]} last @param {number} place
+   */
   async function ask(id, last, place) {
     if (place !== shown) return;
     // One that is gone was removed, or begun again on another page.
