@@ -54,7 +54,12 @@ pub async fn run(channels: Arc<Channels>) {
             _ = looks.tick() => ending.begin().await,
         };
         if let Err(error) = turn {
-            log_failure("emergencies of channels wait for the database to be ended", &error);
+            let meaning = "repetitions of emergencies at Pushover are not ended yet";
+            match error {
+                // That alarms wait for it is the line to have, which the worker of channels logs.
+                DbError::Unavailable(_) => log::debug!("{meaning}: {error}"),
+                _ => log_failure(meaning, &error),
+            }
             sleep(AFTER_FAILURE).await;
         }
     }

@@ -1,7 +1,8 @@
 //! Sends messages by channels, and waits for the outcome of none.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use chrono::TimeDelta;
 use tokio::sync::{Notify, futures::Notified};
 use url::Url;
 
@@ -22,7 +23,7 @@ use crate::{
         ids::UserId,
         incident::Incident,
         noticed_event::NoticedEvent,
-        time::Timestamp,
+        time::{Moment, Timestamp},
         world_event::EventKind,
     },
     vault::{Vault, VaultError},
@@ -44,12 +45,26 @@ pub struct Channels {
     pub vapid: OnceLock<Arc<VapidKey>>,
     /// Notified when outcomes of messages were stored.
     pub news: Notify,
+    /// Since when the worker finds that the database fails; none: its last look was good.
+    pub failing_since: Mutex<Option<Moment>>,
 }
 
 impl Channels {
     /// Completes when further outcomes of messages were stored.
     pub fn settled(&self) -> Notified<'_> {
         self.news.notified()
+    }
+
+    /// Notes how a look of the worker that began then ended.
+    pub fn note_look(&self, began: Moment, is_good: bool) {
+        let mut since = self.failing_since.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = if is_good { None } else { Some(since.unwrap_or(began)) };
+    }
+
+    /// For how long the worker has found that the database fails; 0: it does not.
+    pub fn failing_for(&self) -> TimeDelta {
+        let since = *self.failing_since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map_or(TimeDelta::zero(), |since| self.clock.moment() - since)
     }
 
     /// A new channel of this user to this target.

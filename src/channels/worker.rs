@@ -87,7 +87,12 @@ pub async fn run(channels: Arc<Channels>) {
             _ = looks.tick() => {}
         }
         worker.report();
-        match panics::caught(Part::Channels, "", worker.turn()).await {
+        let began = worker.channels.clock.moment();
+        let turn = panics::caught(Part::Channels, "", worker.turn()).await;
+        if let Some(turn) = &turn {
+            worker.channels.note_look(began, turn.is_ok());
+        }
+        match turn {
             Some(Ok(true)) => looks.reset_immediately(),
             Some(Ok(false)) | None => {}
             Some(Err(error)) => {

@@ -1,5 +1,5 @@
-//! A look at the tables that an alarm is written to, small enough for every minute: the ends of each table and each index
-//! at which the next alarm is added. A page of these that is damaged keeps every alarm out. A damaged page further
+//! A look at the tables that an alarm is written to, and at those by which channels send it, small enough for every
+//! minute: the ends of each table and each index at which the next row is added. A page of these that is damaged keeps every alarm out. A damaged page further
 //! back is not seen here: it keeps out only what reads or changes that row, and `companion doctor` looks through all of a
 //! file.
 
@@ -11,14 +11,17 @@ use diesel::{
 use crate::db::engine::{error::DbError, pool::Db};
 
 /// Tables of the ledger, and those that it writes or reads for an alarm, each with a text of its rows and its key.
-const TABLES: [(&str, &str, &str); 6] = [
+const LEDGER: [(&str, &str, &str); 7] = [
     ("incidents", "alarm_name", "id"),
     ("alarms", "title", "id"),
     ("incident_acks", "user_id", "incident_id"),
     ("merged_incidents", "incident_id", "id"),
     ("paired_servers", "address", "id"),
     ("smart_devices", "name", "device_id"),
+    ("notices", "user_id", "incident_id"),
 ];
+/// Tables without which no alarm is sent by a channel, likewise.
+const CHANNELS: [(&str, &str, &str); 2] = [("channels", "name", "id"), ("deliveries", "state", "id")];
 /// Rows at each end.
 const ROWS: usize = 50;
 
@@ -39,9 +42,18 @@ struct LedgerIndex {
     first: String,
 }
 
-/// Fails if one of them cannot be read.
+/// Fails if a table of the ledger cannot be read.
 pub fn check(db: &mut Db) -> Result<(), DbError> {
-    for (table, text, key) in TABLES {
+    check_tables(db, &LEDGER)
+}
+
+/// Fails if a table of channels cannot be read.
+pub fn check_channels(db: &mut Db) -> Result<(), DbError> {
+    check_tables(db, &CHANNELS)
+}
+
+fn check_tables(db: &mut Db, tables: &[(&str, &str, &str)]) -> Result<(), DbError> {
+    for (table, text, key) in tables {
         let order = match db {
             // The end of the table itself.
             Db::Sqlite(_) => "rowid",
@@ -53,7 +65,7 @@ pub fn check(db: &mut Db) -> Result<(), DbError> {
         sql_query(read).get_result::<ReadLength>(db)?;
     }
     let Db::Sqlite(_) = db else { return Ok(()) };
-    let tables = TABLES.map(|(table, ..)| format!("'{table}'")).join(", ");
+    let tables = names(tables);
     let indexes: Vec<LedgerIndex> = sql_query(format!(
         "SELECT t.name AS \"of\", i.name AS name, c.name AS first \
          FROM sqlite_master t, pragma_index_list(t.name) i, pragma_index_info(i.name) c \
@@ -65,6 +77,11 @@ pub fn check(db: &mut Db) -> Result<(), DbError> {
         sql_query(format!("SELECT count(*) AS length FROM ({entries})")).get_result::<ReadLength>(db)?;
     }
     Ok(())
+}
+
+/// Their names, for a list in SQL.
+fn names(tables: &[(&str, &str, &str)]) -> String {
+    tables.iter().map(|(table, ..)| format!("'{table}'")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -83,11 +100,11 @@ mod tests {
     #[test]
     fn a_ledger_that_is_well_is_found_so() {
         testing::on_each_database(|pool| {
-            pool.read_blocking(check).unwrap();
+            pool.read_blocking(|db| check(db).and_then(|()| check_channels(db))).unwrap();
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             pool.write_blocking(|db| incidents::write(db, &"one".into(), &testing::incident_write("a", 1))).unwrap();
-            pool.read_blocking(check).unwrap();
+            pool.read_blocking(|db| check(db).and_then(|()| check_channels(db))).unwrap();
         });
     }
 
@@ -100,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_root_of_any_table_or_index_of_the_ledger_is_noticed() {
+    fn a_damaged_root_of_any_table_or_whole_index_of_these_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("test.db");
         let database = Database::Sqlite(path.clone());
@@ -110,10 +127,10 @@ mod tests {
         pool.write_blocking(|db| incidents::write(db, &"one".into(), &testing::incident_write("a", 1))).unwrap();
         let roots: Vec<RootOffset> = pool
             .read_blocking(|db| {
-                let tables = TABLES.map(|(table, ..)| format!("'{table}'")).join(", ");
+                let tables = names(&[&LEDGER[..], &CHANNELS].concat());
                 Ok(sql_query(format!(
                     "SELECT name, (rootpage - 1) * page_size AS offset FROM sqlite_master, pragma_page_size \
-                     WHERE tbl_name IN ({tables}) AND rootpage > 0"
+                     WHERE tbl_name IN ({tables}) AND rootpage > 0 AND coalesce(sql, '') NOT LIKE '% WHERE %'"
                 ))
                 .load(db)?)
             })
@@ -130,7 +147,8 @@ mod tests {
             let mut page = [0; 64];
             file.read_exact_at(&mut page, offset as u64).unwrap();
             file.write_all_at(&[0xff; 64], offset as u64).unwrap();
-            let checked = check(&mut Db::Sqlite(engine::open_sqlite(&path, Access::Read).unwrap()));
+            let mut db = Db::Sqlite(engine::open_sqlite(&path, Access::Read).unwrap());
+            let checked = check(&mut db).and_then(|()| check_channels(&mut db));
             if !matches!(checked, Err(DbError::Damaged(_))) {
                 unseen.insert(name);
             }

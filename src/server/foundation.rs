@@ -154,6 +154,7 @@ impl Foundation {
             urls: urls.clone(),
             vapid: Default::default(),
             news: Default::default(),
+            failing_since: Default::default(),
         })
     }
 

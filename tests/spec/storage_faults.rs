@@ -395,6 +395,45 @@ async fn tables_that_another_session_locks_are_a_fault_everywhere() {
 }
 
 #[actix_web::test]
+async fn tables_of_alarms_that_another_session_locks_are_a_fault() {
+    let Some(postgres) = Postgres::create() else { return };
+    let app = TestApp::start_on(postgres.url(), &[]).await;
+    let mut browser = app.browser();
+    browser.get_until("/ready", |ready| ready["ok"] == true).await;
+    let (kept, waits) =
+        ("takes no alarms, which are kept in a file", "does not answer channels, by which alarms wait to be sent");
+    for (table, message, answer) in
+        [("notices", kept, "alarmsStored"), ("channels", waits, "alarmsSent"), ("deliveries", waits, "alarmsSent")]
+    {
+        let mut other = PgConnection::establish(&postgres.url()).unwrap();
+        other.batch_execute(&format!("BEGIN; LOCK TABLE {table}")).unwrap();
+        app.clock.advance(chrono::TimeDelta::seconds(6));
+        let problem = browser.get("/ready").await.expect_problem(503, "not_ready");
+        assert_eq!(problem["errors"], json!([{ "path": "database", "message": message }]), "{table}");
+        let status = browser.get("/status").await.json();
+        assert_eq!((&status["state"], &status[answer]), (&"degraded".into(), &false.into()), "{table}: {status}");
+        metric_until(&app, "companion_database_up", |value| value == 0.0).await;
+        if table == "deliveries" {
+            // The worker's look ends, and the clock goes on.
+            while !overdue(&app).await {
+                app.clock.advance(chrono::TimeDelta::seconds(61));
+            }
+        }
+        other.batch_execute("COMMIT").unwrap();
+        app.clock.advance(chrono::TimeDelta::seconds(6));
+        assert_eq!(browser.get("/ready").await.status, 200, "{table}");
+    }
+    app.stop().await;
+}
+
+/// True once the metric says that channels are late, though nothing is known to wait.
+async fn overdue(app: &TestApp) -> bool {
+    let metrics = app.browser().get("/metrics").await.text();
+    let line = metrics.lines().find_map(|line| line.strip_prefix("companion_channel_overdue_seconds "));
+    line.is_some_and(|value| value.parse::<f64>().unwrap() > 60.0)
+}
+
+#[actix_web::test]
 async fn nothing_is_written_while_the_lock_of_the_database_is_lost() {
     let Some(postgres) = Postgres::create() else { return };
     let app = TestApp::start_on(postgres.url(), &[]).await;

@@ -26,6 +26,8 @@ pub struct WriteState {
     pub log: Result<(), String>,
     /// `Err`: the reason why the database takes no alarms.
     pub ledger: Result<(), String>,
+    /// `Err`: the reason why no alarm is sent by a channel.
+    pub channels: Result<(), String>,
     /// Bytes that are free where the data directory is; none if the system does not say.
     pub free: Option<u64>,
     /// `Err`: the reason why the data directory takes no files.
@@ -35,12 +37,24 @@ pub struct WriteState {
 impl WriteState {
     /// Without a fault.
     #[cfg(test)]
-    pub const WELL: Self =
-        Self { database: Ok(()), sign_ins: Ok(()), log: Ok(()), ledger: Ok(()), free: None, directory: Ok(()) };
+    pub const WELL: Self = Self {
+        database: Ok(()),
+        sign_ins: Ok(()),
+        log: Ok(()),
+        ledger: Ok(()),
+        channels: Ok(()),
+        free: None,
+        directory: Ok(()),
+    };
 
     /// True if the database takes what is written, and answers signed-in requests.
     pub fn serves(&self) -> bool {
         self.database.is_ok() && self.sign_ins.is_ok()
+    }
+
+    /// True if alarms are stored, and sent by channels.
+    pub fn takes_alarms(&self) -> bool {
+        self.ledger.is_ok() && self.channels.is_ok()
     }
 
     /// True if the data directory has room.
@@ -67,10 +81,15 @@ impl WriteState {
             .as_ref()
             .err()
             .map(|error| format!("the database takes no alarms, which are kept in the journal: {error}"));
+        let channels = self.channels.as_ref().err().map(|error| {
+            format!(
+                "alarms wait to be sent by channels, whose tables cannot be read: {error}; `companion doctor` says why"
+            )
+        });
         let directory = self.directory.as_ref().err().map(|error| format!("the data directory {error}"));
         let room = (!self.has_room())
             .then(|| format!("less than {} MiB are free where the data directory is: make room", LEAST_FREE >> 20));
-        [database, sign_ins, log, ledger, directory, room].into_iter().flatten().collect()
+        [database, sign_ins, log, ledger, channels, directory, room].into_iter().flatten().collect()
     }
 }
 

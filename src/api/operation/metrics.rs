@@ -152,9 +152,9 @@ fn describe() {
     describe_gauge!("companion_incidents", "Incidents in the ledger, by state.");
     describe_gauge!("companion_channel_messages_waiting", "Messages of channels that are queued or tried again.");
     describe_gauge!("companion_channel_messages_oldest_seconds", "Age of the oldest of them; 0 if there is none.");
-    describe_gauge!("companion_channel_overdue_seconds", "For how long a step of a user's rules, or the first attempt of a message, has waited to be made; 0 if none is due.");
+    describe_gauge!("companion_channel_overdue_seconds", "For how long a step of a user's rules, or the first attempt of a message, has waited to be made, or the worker for the database; 0 if none is due.");
     describe_gauge!("companion_incidents_oldest_unheard_seconds", "Age of the oldest incident that no one heard of; 0 if there is none.");
-    describe_gauge!("companion_database_up", "1 while the database takes what is written, and alarms, and answers signed-in requests.");
+    describe_gauge!("companion_database_up", "1 while the database takes what is written, and alarms, which channels read, and answers signed-in requests.");
     describe_gauge!("companion_database_intact", "1; 0 while the database is damaged, or its log was removed.");
     describe_gauge!("companion_database_connections", "Connections to the database: open ones, and those that run a query.");
     describe_gauge!("companion_database_queries_waiting", "Queries that wait for a connection.");
@@ -292,16 +292,23 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     report_states("companion_database_connections", &[("open", open), ("busy", busy)]);
     gauge!("companion_database_queries_waiting").set(waiting as f64);
     if let Ok(written) = written {
-        gauge!("companion_database_up").set(f64::from(written.serves() && written.ledger.is_ok()));
+        gauge!("companion_database_up").set(f64::from(written.serves() && written.takes_alarms()));
         gauge!("companion_database_intact").set(f64::from(context.is_intact(&written)));
         if let Some(free) = written.free {
             gauge!("companion_disk_free_bytes").set(free as f64);
         }
     }
     let waited = context.health.journal.oldest_wait().unwrap_or_default().as_secs_f64();
+    // What is due then is not known.
+    let failing = context.services.channels.failing_for().num_milliseconds() as f64 / 1_000.0;
     match stored {
-        Ok(Ok(stored)) => report_stored(stored, waited, context.clock.now()),
-        _ => gauge!("companion_alarms_oldest_unfinished_seconds").set(waited),
+        Ok(Ok(stored)) => report_stored(stored, waited, failing, context.clock.now()),
+        _ => {
+            gauge!("companion_alarms_oldest_unfinished_seconds").set(waited);
+            if failing > 0.0 {
+                gauge!("companion_channel_overdue_seconds").set(failing);
+            }
+        }
     }
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(recorder.render()))
 }
@@ -318,7 +325,7 @@ fn report_sent(totals: &SendTotals) {
     gauge!("companion_relay_subscriptions").set(totals.subscriptions as f64);
 }
 
-fn report_stored(stored: StoredFigures, waited: f64, now: Timestamp) {
+fn report_stored(stored: StoredFigures, waited: f64, failing: f64, now: Timestamp) {
     let StoredFigures { tally, incidents, oldest_unheard, waiting_messages, older_secrets } = stored;
     for (state, count) in tally.counts {
         gauge!("companion_alarms", "state" => state).set(count as f64);
@@ -331,7 +338,7 @@ fn report_stored(stored: StoredFigures, waited: f64, now: Timestamp) {
     gauge!("companion_incidents_oldest_unheard_seconds").set(age(oldest_unheard));
     gauge!("companion_channel_messages_waiting").set(waiting_messages.messages as f64);
     gauge!("companion_channel_messages_oldest_seconds").set(age(waiting_messages.oldest));
-    gauge!("companion_channel_overdue_seconds").set(age(waiting_messages.due_since).max(0.0));
+    gauge!("companion_channel_overdue_seconds").set(age(waiting_messages.due_since).max(failing));
     gauge!("companion_sealed_secrets_older").set(older_secrets as f64);
 }
 

@@ -55,6 +55,9 @@ struct DrillReport {
     /// The line in the team's chat, as far as it came; null: `announcements.raid` of the chat settings is off.
     #[serde(rename = "teamChat")]
     team_chat: Option<SpokenView>,
+    /// `false`: the database did not answer in time, and `channels` and `teamChat` say nothing.
+    #[serde(rename = "waysKnown")]
+    ways_known: bool,
 }
 
 /// A drill's ways besides the sockets.
@@ -116,10 +119,11 @@ pub async fn create_drill(
         DrillError::Unavailable => ApiError::Unavailable("the drill was not stored".into()),
     })?;
     // The alarm rings, also where the database does not say by which channels.
-    let DrilledWays { channels, team_chat, .. } =
-        follow(&context, &id, &user, &drilled.incident).await.unwrap_or_default();
+    let ways = follow(&context, &id, &user, &drilled.incident).await;
+    let ways_known = ways.is_ok();
+    let DrilledWays { channels, team_chat, .. } = ways.unwrap_or_default();
     let DrillOutcome { incident, sockets } = drilled;
-    Ok(HttpResponse::Ok().json(DrillReport { incident, sockets, channels, team_chat }))
+    Ok(HttpResponse::Ok().json(DrillReport { incident, sockets, channels, team_chat, ways_known }))
 }
 
 /// The ways, once the first step was made, or as far as it came in time.

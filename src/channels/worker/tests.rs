@@ -87,6 +87,7 @@ impl Receiver {
             urls: PublicUrls { base: url(), frontend: url(), admin: url(), relay: None },
             vapid: Default::default(),
             news: Default::default(),
+            failing_since: Default::default(),
         });
         for user in (0..USERS).map(|number| format!("user{number}")) {
             testing::user(pool, &user);

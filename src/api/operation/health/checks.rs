@@ -17,7 +17,7 @@ use crate::{
     },
     config,
     db::{
-        engine::{self, write_check},
+        engine::{self, error::DbError, pool::Db, write_check},
         incidents, journal, last_run, ledger_check, sessions, users,
     },
     domain::{
@@ -62,10 +62,14 @@ impl ApiContext {
                 Err(_) => Err("no answer in time; `companion doctor` says why, as far as it can be seen".to_owned()),
             };
             // After the write, so that a connection reads pages again that it knew.
-            let (ledger, sign_ins) = match &database {
-                Ok(()) => tokio::join!(self.read_ledger(), self.read_sign_ins()),
+            let (ledger, channels, sign_ins) = match &database {
+                Ok(()) => tokio::join!(
+                    self.read_tables(ledger_check::check),
+                    self.read_tables(ledger_check::check_channels),
+                    self.read_sign_ins()
+                ),
                 // All of it is reported as one fault.
-                Err(_) => (Ok(()), Ok(())),
+                Err(_) => (Ok(()), Ok(()), Ok(())),
             };
             let (data_dir, file) = (self.settings.data_dir.clone(), self.pool.file());
             let look = move || {
@@ -79,16 +83,16 @@ impl ApiContext {
             let looked = timeout(ACTOR_DEADLINE, web::block(look)).await;
             let (free, directory, file, log) =
                 looked.ok().and_then(Result::ok).unwrap_or((None, Ok(()), Ok(()), Ok(())));
-            let state = WriteState { database: database.and(file), sign_ins, log, ledger, free, directory };
+            let state = WriteState { database: database.and(file), sign_ins, log, ledger, channels, free, directory };
             self.report_faults(&state);
             Ok(state)
         };
         self.health.write_state.get(&self.clock, check).await
     }
 
-    /// Reads where the next alarm is written.
-    async fn read_ledger(&self) -> Result<(), String> {
-        match timeout(ACTOR_DEADLINE, self.pool.read(ledger_check::check)).await {
+    /// Reads where the next alarm is written, or the next message of a channel.
+    async fn read_tables(&self, check: fn(&mut Db) -> Result<(), DbError>) -> Result<(), String> {
+        match timeout(ACTOR_DEADLINE, self.pool.read(check)).await {
             Ok(checked) => checked.map_err(|error| error.to_string()),
             Err(_) => Err("no answer in time".to_owned()),
         }
@@ -177,11 +181,14 @@ impl ApiContext {
                 (true, Err(_)) => Some("takes no files"),
                 (true, Ok(())) => None,
             };
-            let database = match (&state.database, &state.sign_ins, &state.ledger) {
-                (Err(_), ..) => Some(TAKES_NOTHING),
-                (Ok(()), Err(_), _) => Some("does not answer signed-in requests"),
-                (Ok(()), Ok(()), Err(_)) => Some("takes no alarms, which are kept in a file"),
-                (Ok(()), Ok(()), Ok(())) => None,
+            let database = match &*state {
+                WriteState { database: Err(_), .. } => Some(TAKES_NOTHING),
+                WriteState { sign_ins: Err(_), .. } => Some("does not answer signed-in requests"),
+                WriteState { ledger: Err(_), .. } => Some("takes no alarms, which are kept in a file"),
+                WriteState { channels: Err(_), .. } => {
+                    Some("does not answer channels, by which alarms wait to be sent")
+                }
+                _ => None,
             };
             (database, disk)
         });

@@ -47,6 +47,8 @@ pub struct ServiceState {
     disk: bool,
     /// The database takes alarms, and none has waited for it for more than a minute.
     alarms_stored: bool,
+    /// The database answers channels, by which alarms are sent.
+    alarms_sent: bool,
     /// Users can sign in: the identity provider answers, and the clock of the service is not minutes away from its own.
     sign_in: bool,
     /// Number of links to game servers in each state; absent while they do not answer.
@@ -81,12 +83,14 @@ impl ServiceState {
     fn new(own: &ServiceHealth, started_at: Timestamp, uptime: u64) -> Self {
         let (database, disk) = (own.written.serves(), own.written.has_room() && own.written.directory.is_ok());
         let alarms_stored = database && own.written.ledger.is_ok() && own.overdue_alarm.is_none();
+        let alarms_sent = database && own.written.channels.is_ok();
         let links = own.links.as_ref().is_some_and(|links| !links_are_down(links));
         let push = own.push.as_ref().is_some_and(|push| !push_is_down(push));
         let works = database
             && own.intact
             && disk
             && alarms_stored
+            && alarms_sent
             && links
             && push
             && own.sign_in
@@ -107,6 +111,7 @@ impl ServiceState {
             database_intact: own.intact,
             disk,
             alarms_stored,
+            alarms_sent,
             sign_in: own.sign_in,
             links: own.links.as_ref().map(|links| links.by_state.into_iter().collect()),
             push: own.push.map(|push| push.into_iter().collect()),
@@ -133,7 +138,11 @@ impl ServiceState {
             (true, true) => "takes and keeps what is written",
         };
         let disk = if self.disk { "has room" } else { "is almost full, or takes no files" };
-        let alarms = if self.alarms_stored { "are stored" } else { "are kept in a file until the database takes them" };
+        let alarms = match (self.alarms_stored, self.alarms_sent) {
+            (false, _) => "are kept in a file until the database takes them",
+            (true, false) => "are stored, and wait for the database to be sent by channels",
+            (true, true) => "are stored",
+        };
         let sockets = match self.sockets {
             0 => "none is connected".to_owned(),
             1 => "1 is connected".to_owned(),
@@ -277,6 +286,11 @@ mod tests {
         damaged.written = Arc::new(written);
         let state = serde_json::to_value(ServiceState::new(&damaged, now, 1)).unwrap();
         assert_eq!((&state["database"], &state["alarmsStored"]), (&true.into(), &false.into()));
+        damaged.written = Arc::new(WriteState { channels: Err("locked".into()), ..WriteState::WELL });
+        let state = serde_json::to_value(ServiceState::new(&damaged, now, 1)).unwrap();
+        let stored_and_sent = (&state["alarmsStored"], &state["alarmsSent"]);
+        assert_eq!((stored_and_sent, &state["state"]), ((&true.into(), &false.into()), &"degraded".into()));
+        assert!(page(&damaged).contains("wait for the database to be sent by channels"), "{}", page(&damaged));
     }
 
     #[test]
