@@ -106,8 +106,12 @@ fn kept_alarms(path: &Path) -> Vec<Observation> {
 /// The age of the last backup; none where there was none, and none is expected.
 pub(super) fn backup(path: &Path, is_expected: bool, clock: &Clock) -> Option<Observation> {
     const SUBJECT: &str = "backup";
-    let age = match last_backup::read(path) {
-        Ok(noted) => noted.map(|at| clock.now() - at),
+    let now = clock.now();
+    let age = match last_backup::read(path, now) {
+        Ok(noted) => noted.map(|at| now - at),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Some(Observation::doubtful(SUBJECT, format!("when the last one was is not known: {error}")));
+        }
         Err(error) => {
             return Some(Observation::broken(SUBJECT, format!("when the last one was cannot be read: {error}")));
         }

@@ -245,5 +245,11 @@ async fn an_old_backup_and_a_directory_that_takes_no_images_are_warnings() {
     last_backup::note(&data_dir, Clock::system().now()).unwrap();
     let (_, text) = run(&data_dir, "doctor", &["--data-dir=."]).await;
     assert!(text.lines().any(|line| line.starts_with("ok    backup        the last is 0 h old")), "{text}");
+    let still_to_come = Clock::system().now() + chrono::TimeDelta::hours(1_000);
+    last_backup::note(&data_dir, still_to_come).unwrap();
+    let (_, said) = run(&data_dir, "doctor", &["--data-dir=."]).await;
+    let warned =
+        "warn  backup        when the last one was is not known: the file last-backup has a time that is still to come";
+    assert!(said.lines().any(|line| line.starts_with(warned)), "{said}");
     assert!(text.lines().any(|line| line.starts_with("FAIL  images        no image can be uploaded")), "{text}");
 }

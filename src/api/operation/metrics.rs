@@ -3,7 +3,7 @@
 //! Most are read on request; frequent events are counted where they happen, without a lock. No label names a user, a
 //! server or anything else of which there may be any number.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{io, sync::OnceLock, time::Duration};
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -159,7 +159,7 @@ fn describe() {
     describe_gauge!("companion_database_connections", "Connections to the database: open ones, and those that run a query.");
     describe_gauge!("companion_database_queries_waiting", "Queries that wait for a connection.");
     describe_histogram!("companion_database_wait_seconds", "How long queries waited for a connection.");
-    describe_gauge!("companion_last_backup_timestamp_seconds", "When `companion store-backup` last noted a backup, in seconds since 1970; 0: never.");
+    describe_gauge!("companion_last_backup_timestamp_seconds", "When `companion store-backup` last noted a backup, in seconds since 1970; 0: never, or the note has no such time.");
     describe_gauge!("companion_disk_free_bytes", "Free bytes where the data directory is.");
     describe_gauge!("companion_sealed_secrets_older", "Stored secrets that an older key sealed; 0 when a rotation is done.");
     describe_gauge!("companion_sealed_secrets_waiting", "Stored secrets that cannot be opened with the keys that are set.");
@@ -249,7 +249,8 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
             older_secrets: vault::count_older(db, key_version)?,
         })
     };
-    let (started_at, data_dir) = (context.health.started_at, context.settings.data_dir.clone());
+    let (started_at, data_dir, now) =
+        (context.health.started_at, context.settings.data_dir.clone(), context.clock.now());
     // A part that does not answer keeps its last values, and nothing else waits for it.
     let (missing, warnings, written, links, push, stored, files, _) = tokio::join!(
         context.not_ready(),
@@ -258,14 +259,21 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
         context.link_counts(),
         context.push_counts(),
         timeout(ACTOR_DEADLINE, context.pool.read(read)),
-        web::block(move || (last_backup::read(&data_dir), journal::refused_bytes(&data_dir))),
+        web::block(move || (last_backup::read(&data_dir, now), journal::refused_bytes(&data_dir))),
         web::block(move || process_metrics::report(started_at)),
     );
     gauge!("companion_ready").set(f64::from(missing.is_empty()));
     for part in UNMEASURED {
         gauge!("companion_warning", "part" => part).set(f64::from(warnings.iter().any(|warning| warning.path == part)));
     }
-    let (backed_up, refused) = files.map_or((None, None), |(backed_up, refused)| (backed_up.ok(), refused.ok()));
+    let (backed_up, refused) = files.map_or((None, None), |(backed_up, refused)| {
+        let backed_up = match backed_up {
+            // As if there were none.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Some(None),
+            backed_up => backed_up.ok(),
+        };
+        (backed_up, refused.ok())
+    });
     if let Some(backed_up) = backed_up {
         let seconds = backed_up.map_or(0.0, |at| at.timestamp() as f64);
         gauge!("companion_last_backup_timestamp_seconds").set(seconds);

@@ -141,10 +141,14 @@ fn of_push(push: &PushCounts) -> Vec<PartWarning> {
 
 /// Reads files. Blocks.
 fn of_machine(images: &ImageStore, data_dir: &Path, now: Timestamp) -> Vec<PartWarning> {
-    let backup = last_backup::read(data_dir).ok().flatten().map(|at| now - at);
-    let backup = backup.filter(|age| *age > last_backup::LONGEST_AGE).map(|age| {
-        ("backup", format!("the last is {} h old; see docs/operations.md, CompanionBackupOld", age.num_hours()))
-    });
+    let backup = match last_backup::read(data_dir, now) {
+        Ok(noted) => noted
+            .map(|at| now - at)
+            .filter(|age| *age > last_backup::LONGEST_AGE)
+            .map(|age| format!("the last is {} h old; see docs/operations.md, CompanionBackupOld", age.num_hours())),
+        Err(error) => Some(format!("when the last one was is not known: {error}")),
+    };
+    let backup = backup.map(|message| ("backup", message));
     let images = images.fault().map(|fault| ("images", format!("no image can be uploaded: the directory {fault}")));
     let memory = memory_limit::limit().zip(process_metrics::resident_bytes());
     let memory = memory.filter(|(limit, used)| used.saturating_mul(100) > limit.saturating_mul(MOST_MEMORY_PERCENT));
