@@ -14,25 +14,39 @@ dir=${BACKUP_DIR:-/var/backups/companion}
 keep=${BACKUP_KEEP:-14}
 data=${DATA_DIR:-data}
 
+# As the service has it: in the variable, in a file, or in a credential of systemd. It stays out of DATABASE_URL, which may be
+# exported and blank: `companion` refuses a secret that is set twice.
+url=${DATABASE_URL:-}
+if [ -z "${url//[[:space:]]/}" ]; then
+  url=
+  credential=${CREDENTIALS_DIRECTORY:-}/DATABASE_URL
+  if [ -n "${DATABASE_URL_FILE:-}" ]; then
+    url=$(cat "$DATABASE_URL_FILE")
+  elif [ -n "${CREDENTIALS_DIRECTORY:-}" ] && [ -e "$credential" ]; then
+    url=$(cat "$credential")
+  fi
+  url=${url%$'\r'}
+fi
+
 # The password of the URL goes into a variable: others see the arguments of a process.
 dump() {
-  user=${DATABASE_URL#*://}
+  user=${url#*://}
   user=${user%%@*}
-  case $DATABASE_URL in
+  case $url in
     *://*:*@*)
       PGPASSWORD=$(printf '%b' "$(printf '%s' "${user#*:}" | sed 's/%/\\x/g')")
       export PGPASSWORD
-      pg_dump --format=custom --file="$1" --dbname="${DATABASE_URL%%://*}://${user%%:*}@${DATABASE_URL#*@}"
+      pg_dump --format=custom --file="$1" --dbname="${url%%://*}://${user%%:*}@${url#*@}"
       unset PGPASSWORD
       ;;
-    *) pg_dump --format=custom --file="$1" --dbname="$DATABASE_URL" ;;
+    *) pg_dump --format=custom --file="$1" --dbname="$url" ;;
   esac
 }
 
 take() {
   name=companion-$(date -u +%Y-%m-%dT%H%M%SZ)
   file=$dir/$name.tar
-  case ${DATABASE_URL:-sqlite:} in
+  case ${url:-sqlite:} in
     postgres*)
       stage=$(mktemp -d "$dir/.stage-XXXXXX")
       trap 'rm -rf "$stage"' EXIT

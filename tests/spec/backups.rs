@@ -492,6 +492,32 @@ fn calls_of_a_round(programs: &Path, url: &str, into: &Path, (failing, every): (
 }
 
 #[test]
+fn the_script_finds_the_address_of_the_database_in_a_file_or_a_credential() {
+    if !["tar", "sha256sum"].into_iter().all(is_installed) {
+        return;
+    }
+    let (programs, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    for program in ["pg_dump", "pg_restore", "companion"] {
+        let stub = programs.path().join(program);
+        fs::write(&stub, STUB.replace("$1", "$*")).unwrap();
+        fs::set_permissions(stub, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let (calls, credential) = (programs.path().join("calls"), programs.path().join("DATABASE_URL"));
+    fs::write(&credential, "postgres://u:p@db/companion\r\n").unwrap();
+    let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap());
+    for (variable, value) in [("DATABASE_URL_FILE", &*credential), ("CREDENTIALS_DIRECTORY", programs.path())] {
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/backup.sh"));
+        command.env_clear().env("PATH", &path).env("DATA_DIR", into.path().join("data")).env("DATABASE_URL", " ");
+        command.env("BACKUP_DIR", into.path()).env("CALLS", &calls).env("FAILING", "none");
+        command.env(variable, value).output().unwrap();
+        let called = fs::read_to_string(&calls).unwrap();
+        let dump = called.lines().find(|call| call.starts_with("pg_dump ")).unwrap_or_else(|| panic!("{called}"));
+        assert!(dump.ends_with(" --dbname=postgres://u@db/companion"), "{variable}: {dump}");
+        fs::remove_file(&calls).unwrap();
+    }
+}
+
+#[test]
 fn a_backup_of_the_loop_that_fails_at_any_step_keeps_the_older_ones_and_is_tried_again_soon() {
     if !["tar", "sha256sum"].into_iter().all(is_installed) {
         return;
