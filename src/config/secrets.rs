@@ -92,6 +92,13 @@ impl SecretSettings {
 
     pub(super) fn check(self, data_dir: &Path, check: &mut Check) -> Option<Secrets> {
         let credentials_key_lost = check.flag("CREDS_ENCRYPTION_KEY_LOST", &self.creds_encryption_key_lost);
+        if credentials_key_lost == Some(true) {
+            check.warning(
+                "CREDS_ENCRYPTION_KEY_LOST",
+                "is set: no start refuses a wrong CREDS_ENCRYPTION_KEY meanwhile; take it out once `companion keys status` \
+                 names nothing that cannot be opened",
+            );
+        }
         // In the order of `fresh_secrets`.
         let given = [self.session_secret, self.session_salt, self.creds_encryption_key];
         let mut given = given.map(given_secret);
@@ -323,6 +330,16 @@ mod tests {
         fs::remove_file(&file).unwrap();
         let lost = SecretSettings { creds_encryption_key_lost: "true".into(), ..absent() };
         assert_ne!(start(lost).unwrap().credentials_key, first.credentials_key);
+    }
+
+    #[test]
+    fn a_key_that_is_said_to_be_lost_is_a_warning_while_it_is_said() {
+        for (lost, warnings) in [("true", 1), ("false", 0)] {
+            let mut check = Check { production: true, ..Check::default() };
+            let settings = SecretSettings { creds_encryption_key_lost: lost.into(), ..made() };
+            assert!(settings.check(Path::new("/nonexistent"), &mut check).is_some(), "{:?}", check.faults);
+            assert_eq!(check.warnings.len(), warnings, "{:?}", check.warnings);
+        }
     }
 
     #[test]
