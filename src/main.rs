@@ -306,7 +306,11 @@ fn migrate(config: Config) -> ExitCode {
     let line = LiveLine::new("bringing the database's schema up to date");
     let migrated = server::migrate(&config, &Clock::system());
     drop(line);
-    ended("migrate", migrated)
+    match migrated {
+        Ok(0) => print("The schema of the database was up to date already."),
+        Ok(steps) => print(&format!("The schema of the database is up to date now; steps that were missing: {steps}.")),
+        Err(error) => fail("migrate", error),
+    }
 }
 
 /// Moves everything from SQLite to PostgreSQL, while the data directory is ours: no service runs on it.

@@ -347,17 +347,17 @@ impl Attempt {
 }
 
 /// Brings the schema up to date. Fails if it is not, and another process serves from the database, which would go on on a
-/// schema that it does not know. Blocks.
-pub fn migrate(config: &Config, clock: &Clock) -> Result<(), StartError> {
+/// schema that it does not know. Returns the number of steps that were missing. Blocks.
+pub fn migrate(config: &Config, clock: &Clock) -> Result<usize, StartError> {
     let (attempt, database) = (Attempt::new(config, clock), &config.database);
     let is_up_to_date = || schema_steps::open_existing(database).is_ok();
     // Its lock is waited for.
     if matches!(database, Database::Postgres(_)) && is_up_to_date() {
-        return Ok(());
+        return Ok(0);
     }
     let _lock = attempt.lock_at_once()?;
     let _taken = match attempt.lock_database() {
-        Err(StartError::DatabaseInUse(_)) if is_up_to_date() => return Ok(()),
+        Err(StartError::DatabaseInUse(_)) if is_up_to_date() => return Ok(0),
         taken => taken?,
     };
     Ok(schema_steps::migrate(database)?)

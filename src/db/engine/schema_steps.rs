@@ -84,8 +84,8 @@ impl Pool {
 }
 
 /// Brings the schema up to date; several processes may do so at once. A missing SQLite file is created, with its
-/// directory. [`DbError::NewerSchema`] if a newer program did. Blocks.
-pub fn migrate(database: &Database) -> Result<(), DbError> {
+/// directory. Returns the number of steps that were missing. [`DbError::NewerSchema`] if a newer program did. Blocks.
+pub fn migrate(database: &Database) -> Result<usize, DbError> {
     let mut db = match database {
         Database::Postgres(url) => lock_postgres(Db::Pg(engine::open_postgres(url).map_err(unavailable)?))?,
         Database::Sqlite(path) => Db::Sqlite(create_sqlite(path)?),
@@ -100,7 +100,8 @@ pub fn migrate(database: &Database) -> Result<(), DbError> {
     if let Some(last) = steps.last() {
         log::info!(steps = steps.len(), last = last.as_str(); "migrated the database");
     }
-    note_version(&mut db)
+    note_version(&mut db)?;
+    Ok(steps.len())
 }
 
 fn unavailable(error: EngineError) -> DbError {
