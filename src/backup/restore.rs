@@ -22,8 +22,9 @@ use crate::{
     db::{
         audit::{self, AuditHead},
         engine::{self, Access, error::DbError, pool::Db, schema_steps},
-        erasure_list::{self, ErasureStep},
+        erasure_list::{self, ErasureStep, RepeatedErasures},
         images,
+        journal::{self, JOURNAL},
     },
     domain::{ids::UserId, image_name::ImageName, plain_text::escaped},
     uploads,
@@ -54,15 +55,15 @@ pub struct Restored {
     data_dir: Option<PathBuf>,
     manifest: BackupManifest,
     audit: AuditHead,
-    /// Users who were in the backup and have erased themselves since.
-    erased: usize,
+    /// Users on the lists of erasures, and those of them who were in the backup; `None`: nothing was restored.
+    erasures: Option<(usize, usize)>,
     /// Where the images are, if they are not where the service looks for them, or not in the backup.
     images: Option<String>,
 }
 
 impl fmt::Display for Restored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { data_dir, manifest, audit, erased, images } = self;
+        let Self { data_dir, manifest, audit, erasures, images } = self;
         let BackupManifest { version, schema, taken_at, files, secrets_left_out, .. } = manifest;
         let (version, schema, taken_at) = (escaped(version), escaped(schema), escaped(taken_at));
         match data_dir {
@@ -74,8 +75,11 @@ impl fmt::Display for Restored {
             0 => write!(f, "no audit entry")?,
             id => write!(f, "{id} audit entries, the last hash is {}", audit.hash)?,
         }
-        if *erased > 0 {
-            write!(f, "\n{erased} users of it have erased themselves since, and were erased again")?;
+        if let Some((listed, erased)) = erasures {
+            write!(
+                f,
+                "\nerasures: {listed} users on the list, {erased} of them were in the backup and are erased again"
+            )?;
         }
         for image in &manifest.missing_images {
             write!(f, "\nmissing since before it was taken: the image {}", escaped(image))?;
@@ -129,11 +133,17 @@ pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, Backu
     let audit = check_database(&staged(DATABASE), &manifest)?;
 
     let erasures = match erasures {
-        Some(path) => erasure_list::ids(&fs::read_to_string(&path).map_err(BackupError::io(path.display()))?),
+        Some(path) => {
+            let list = fs::read_to_string(&path).map_err(BackupError::io(path.display()))?;
+            let ids = erasure_list::checked_ids(&list);
+            ids.map_err(|fault| BackupError::Refused(format!("{}: {fault}", path.display())))?
+        }
         None => Vec::new(),
     };
     let of_backup = erasure_list::read(stage.path()).map_err(BackupError::io(file.display()))?;
-    let erased = erase_again(&staged(DATABASE), &[erasures.as_slice(), &of_backup].concat(), clock)?;
+    let listed: BTreeSet<UserId> = erasures.iter().chain(&of_backup).cloned().collect();
+    let erased = erase_again(&staged(DATABASE), &listed, clock)?;
+    journal::take_out(stage.path(), &erased.servers).map_err(BackupError::io(JOURNAL))?;
 
     let (images, advice) = image_place(images, &data_dir, &manifest);
     let put = || -> io::Result<()> {
@@ -155,7 +165,8 @@ pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, Backu
     made.keep();
     // Nothing has served from here yet: a first start in development makes the secrets that are in no backup.
     fs::remove_file(data_dir.join(LOCK_FILE)).map_err(BackupError::io(data_dir.display()))?;
-    Ok(Restored { data_dir: Some(data_dir), manifest, audit, erased, images: advice })
+    let erasures = Some((listed.len(), erased.users));
+    Ok(Restored { data_dir: Some(data_dir), manifest, audit, erasures, images: advice })
 }
 
 /// Checks the backup, and restores nothing.
@@ -165,7 +176,7 @@ fn verified(file: &Path) -> Result<Restored, BackupError> {
     let manifest = archive::read(file, |name| (name == DATABASE).then(|| database.clone()), create)?;
     let audit = check_database(&database, &manifest)?;
     let images = manifest.images_in_s3.then(|| WERE_IN_S3.to_owned());
-    Ok(Restored { data_dir: None, manifest, audit, erased: 0, images })
+    Ok(Restored { data_dir: None, manifest, audit, erasures: None, images })
 }
 
 /// The directory for the images of the backup, and advice for the operator if they are needed elsewhere.
@@ -192,9 +203,10 @@ fn image_place(images: ImageStorage, data_dir: &Path, manifest: &BackupManifest)
 }
 
 /// Erases who is on the list from a copy, which keeps nothing of them.
-fn erase_again(copy: &Path, listed: &[UserId], clock: &Clock) -> Result<usize, BackupError> {
+fn erase_again(copy: &Path, listed: &BTreeSet<UserId>, clock: &Clock) -> Result<RepeatedErasures, BackupError> {
     let mut db = Db::Sqlite(engine::open_sqlite(copy, Access::Write)?);
-    Ok(erasure_list::apply(&mut db, listed, clock.now())?.users)
+    let listed: Vec<UserId> = listed.iter().cloned().collect();
+    Ok(erasure_list::apply(&mut db, &listed, clock.now())?)
 }
 
 /// Paths that a restore makes before it knows that it goes on: removed when dropped, unless something is in it.

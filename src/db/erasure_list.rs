@@ -83,6 +83,32 @@ pub fn ids(list: &str) -> Vec<UserId> {
     steps(list).filter_map(|(step, _, user)| (step == ErasureStep::Done).then_some(user)).collect()
 }
 
+/// The ids of a list that a person names, which may be another file; on failure, the line that is of no such list.
+pub fn checked_ids(list: &str) -> Result<Vec<UserId>, String> {
+    match list.lines().position(|line| !is_of_a_list(line)) {
+        Some(before) => Err(format!("line {} is of no list of erasures, such as {ERASURES} of DATA_DIR", before + 1)),
+        None => Ok(ids(list)),
+    }
+}
+
+/// True if a note, or the begin of one that was cut off, is all that is in this line.
+fn is_of_a_list(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let noted = match words.as_slice() {
+        ["pending" | "undone", noted @ ..] => noted,
+        noted => noted,
+    };
+    match noted {
+        [] => true,
+        [cut] => {
+            let is_of_a_time = |character: char| character.is_ascii_digit() || "-:.TZ".contains(character);
+            cut.chars().all(is_of_a_time) || ["pending", "undone"].iter().any(|word| word.starts_with(cut))
+        }
+        [time, _] => Timestamp::parse_rfc3339(time).is_some(),
+        _ => false,
+    }
+}
+
 fn open_erasures(list: &str) -> OpenErasures {
     let mut open = OpenErasures::new();
     for (step, time, user) in steps(list) {
@@ -262,6 +288,22 @@ mod tests {
             let known = |user: &str| pool.read_blocking(|db| accounts::find(db, &user.into())).unwrap().is_some();
             assert!(!known("ann") && known("ben"));
         });
+    }
+
+    #[test]
+    fn a_file_that_is_no_list_is_refused_by_its_line() {
+        let (time, list) = ("2026-11-25T17:00:00.000Z", tempfile::tempdir().unwrap());
+        for step in [ErasureStep::Begun, ErasureStep::Undone, ErasureStep::Done] {
+            note(list.path(), step, &"ann".into(), testing::now()).unwrap();
+        }
+        let noted = fs::read_to_string(list.path().join(ERASURES)).unwrap();
+        for cut in ["", "pend", "undone", "2026-11", "pending 2026-11", time] {
+            assert_eq!(checked_ids(&format!("{cut}{noted}")), Ok(vec!["ann".into()]), "{cut}");
+        }
+        for other in ["started", "started ann", "[info] ann", "pending ann", &format!("{time} ann left")] {
+            let refused = checked_ids(&format!("{time} ben\n{other}\n"));
+            assert!(refused.as_ref().is_err_and(|fault| fault.starts_with("line 2 ")), "{other}: {refused:?}");
+        }
     }
 
     #[test]

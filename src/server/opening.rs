@@ -204,6 +204,7 @@ impl Attempt {
         if erased.users > 0 {
             let users = erased.users;
             log::warn!("{users} users who had erased themselves were in the database again, and are erased");
+            journal::take_out(&self.data_dir, &erased.servers).map_err(JournalError::from)?;
         }
         match journal::replay(&self.data_dir, &pool, &erased.servers) {
             // Alarms are delivered, and kept in the journal until the database is repaired.

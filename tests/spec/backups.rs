@@ -24,7 +24,7 @@ use crate::{
         binary::companion,
         browser::Browser,
         database::Postgres,
-        game::{ALICE, BOB},
+        game::{ALICE, BOB, pair_port},
         pictures::png,
         relay_client::PATIENCE,
     },
@@ -343,9 +343,12 @@ fn accounts(database: &Database, account: &str) -> i64 {
 
 #[actix_web::test]
 async fn who_erased_themselves_since_a_backup_stays_erased_after_its_restore() {
-    let app = TestApp::start_with(&[]).await;
-    let (mut alice, _bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
+    let app = TestApp::start_beside_games().await;
+    let (mut alice, mut bob) = (app.signed_in(ALICE).await, app.signed_in(BOB).await);
     let elsewhere = TempDir::new().unwrap();
+    let [of_alice, of_bob] = [pair_port(&mut alice, 9).await, pair_port(&mut bob, 9).await]
+        .map(|server| format!("{{\"s\":\"{server}\"}}\n"));
+    fs::write(app.directory().join("alarms.refused"), format!("{of_alice}{of_bob}")).unwrap();
     let (file, _) = small(&app, elsewhere.path()).await;
     erase(&mut alice, ALICE).await;
     let newer = elsewhere.path().join("newer.tar");
@@ -356,7 +359,12 @@ async fn who_erased_themselves_since_a_backup_stays_erased_after_its_restore() {
     let into = elsewhere.path().join("a");
     let with_list = [restore(&file, &into), vec![format!("--erasures={}", list.display())]].concat();
     let restored = run(with_list.clone()).await;
-    assert!(restored.status.success() && text(&restored).contains("1 users of it have erased"), "{}", text(&restored));
+    assert!(
+        restored.status.success() && text(&restored).contains("1 of them were in the backup"),
+        "{}",
+        text(&restored)
+    );
+    assert_eq!(fs::read_to_string(into.join("alarms.refused")).unwrap(), of_bob);
     let database = Database::Sqlite(into.join("companion.db"));
     assert_eq!((accounts(&database, ALICE), accounts(&database, BOB)), (0, 1));
     // The account is on the list of what was restored, too.
@@ -365,6 +373,13 @@ async fn who_erased_themselves_since_a_backup_stays_erased_after_its_restore() {
     let missing =
         [restore(&file, &elsewhere.path().join("m")), vec!["--erasures=missing/erasures.list".into()]].concat();
     assert_eq!(run(missing).await.status.code(), Some(1));
+    // Nor is another file one.
+    let log = elsewhere.path().join("log");
+    fs::write(&log, "started 1\n").unwrap();
+    let into = elsewhere.path().join("l");
+    let refused = run([restore(&file, &into), vec![format!("--erasures={}", log.display())]].concat()).await;
+    assert!(refused.status.code() == Some(1) && text(&refused).contains("line 1 is of no list"), "{}", text(&refused));
+    assert!(!into.exists());
 
     // Or when the service finds the list in its directory.
     let into = Arc::new(TempDir::new().unwrap());

@@ -192,6 +192,18 @@ pub(super) fn lengths(text: &[u8]) -> impl Iterator<Item = (ServerId, u64)> {
     lines.filter_map(|line| Some((Line::read(line.trim_ascii_end())?.server, line.len() as u64)))
 }
 
+/// The text without the lines of these servers, nor unreadable ones that name one of them.
+pub(super) fn without(text: &[u8], servers: &BTreeSet<ServerId>) -> Vec<u8> {
+    let is_of_others = |line: &&[u8]| match Line::read(line.trim_ascii_end()) {
+        Some(Line { server, .. }) => !servers.contains(&server),
+        None => {
+            let unreadable = String::from_utf8_lossy(line);
+            !servers.iter().any(|server| unreadable.contains(server.as_str()))
+        }
+    };
+    text.split_inclusive(|byte| *byte == b'\n').filter(is_of_others).flatten().copied().collect()
+}
+
 /// The lines of a text, and those that cannot be read.
 pub(super) fn read(text: &[u8]) -> (Vec<Line>, Vec<Vec<u8>>) {
     let (mut lines, mut unreadable) = (Vec::new(), Vec::new());

@@ -3,14 +3,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write as _},
     path::Path,
 };
 
 use super::{
     file::{JOURNAL, JournalError, LARGEST, open_file},
-    line::{Line, lengths, read},
+    line::{Line, lengths, read, without},
 };
 use crate::{
     db::{
@@ -98,6 +98,32 @@ pub fn replay(directory: &Path, pool: &Pool, deleted: &BTreeSet<ServerId>) -> Re
         log::info!(servers = stored; "alarms of the journal are stored");
     }
     Ok(())
+}
+
+/// Takes the lines of these servers, whose owners are erased, out of the journal of this directory and out of
+/// [`REFUSED`]. Blocks. Call it while no journal is open there.
+pub fn take_out(directory: &Path, servers: &BTreeSet<ServerId>) -> io::Result<()> {
+    for name in [JOURNAL, REFUSED] {
+        let (path, new) = (directory.join(name), directory.join(format!("{name}.new")));
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read?,
+        };
+        let kept = without(&text, servers);
+        if kept.len() == text.len() {
+            continue;
+        }
+        // A process before this one may have left it.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = open_file(&new)?;
+        file.write_all(&kept)?;
+        file.sync_all()?;
+        fs::rename(new, path)?;
+    }
+    File::open(directory)?.sync_all()
 }
 
 fn without_end(line: Line) -> io::Result<Vec<u8>> {

@@ -353,3 +353,20 @@ async fn a_file_that_was_removed_comes_back_before_an_alarm_needs_it() {
     fs::create_dir(directory.path().join(JOURNAL)).unwrap();
     assert!(check(directory.path()).is_err_and(|fault| fault.contains("cannot be written")));
 }
+
+#[test]
+fn nothing_of_a_server_that_is_taken_out_stays_in_either_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let line = |server: &str| Line { server: server.into(), write: write(server) }.text().unwrap();
+    let cut = |server: &str| format!("{{\"s\":\"{server}\",\n").into_bytes();
+    let all = [line("gone"), line("kept"), cut("gone"), cut("kept"), line("gone")].concat();
+    for name in [JOURNAL, REFUSED] {
+        fs::write(directory.path().join(name), &all).unwrap();
+    }
+    take_out(directory.path(), &["gone".into()].into()).unwrap();
+    for name in [JOURNAL, REFUSED] {
+        let text = fs::read(directory.path().join(name)).unwrap();
+        assert_eq!(text, [line("kept"), cut("kept")].concat(), "{name}");
+    }
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+}
