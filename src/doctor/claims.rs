@@ -234,9 +234,7 @@ async fn public_urls(config: &Config, client: &reqwest::Client) -> Vec<Observati
         // A relay answers HTTP there, too.
         let health = url.at("/health").replacen("ws", "http", usize::from(url.scheme().starts_with("ws")));
         findings.push(match asked(client.get(&health)).await {
-            Ok((StatusCode::OK, answer)) if answer["ok"] == true => {
-                Observation::fine("public URL", format!("{variable} leads to a companion"))
-            }
+            Ok((StatusCode::OK, answer)) if answer["ok"] == true => listener(variable, &answer),
             Ok((status, _)) => Observation::doubtful(
                 "public URL",
                 format!(
@@ -251,4 +249,50 @@ async fn public_urls(config: &Config, client: &reqwest::Client) -> Vec<Observati
         });
     }
     findings
+}
+
+/// The finding about a URL that leads to a companion, by what is said at `/health` there: only the relay counts its clients.
+/// One that waits answers on both listeners alike.
+fn listener(variable: &str, answer: &Value) -> Observation {
+    const SUBJECT: &str = "public URL";
+    let (wanted, is_relay) = (variable == "RELAY_URL", answer.get("activeConnections").is_some());
+    let named = |is_relay: bool| if is_relay { "relay (RELAY_LISTEN)" } else { "API (API_LISTEN)" };
+    if answer["serving"] == false {
+        return Observation::fine(SUBJECT, format!("{variable} leads to a companion that waits"));
+    }
+    match wanted == is_relay {
+        true => Observation::fine(SUBJECT, format!("{variable} leads to the {} of a companion", named(wanted))),
+        false => Observation::broken(
+            SUBJECT,
+            format!(
+                "{variable} leads to the {} of a companion, and must lead to the {}; correct the reverse proxy, or {variable}",
+                named(is_relay),
+                named(wanted)
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_url_must_lead_to_its_own_listener() {
+        let api = json!({ "ok": true, "serving": true, "uptime": 1 });
+        let relay = json!({ "ok": true, "serving": true, "activeConnections": 0, "uptime": 1 });
+        let waiting = json!({ "ok": true, "serving": false, "activeConnections": 0, "uptime": 1 });
+        for (variable, answer, expected) in [
+            ("BASE_URL", &api, Diagnosis::Fine),
+            ("RELAY_URL", &relay, Diagnosis::Fine),
+            ("BASE_URL", &relay, Diagnosis::Broken),
+            ("RELAY_URL", &api, Diagnosis::Broken),
+            ("BASE_URL", &waiting, Diagnosis::Fine),
+            ("RELAY_URL", &waiting, Diagnosis::Fine),
+        ] {
+            assert_eq!(listener(variable, answer).diagnosis, expected, "{variable}: {answer}");
+        }
+    }
 }
