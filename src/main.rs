@@ -27,7 +27,7 @@ use companion::{
     crypto::{self, account_mark::AccountMarks, keys::Purpose, random::Random},
     db::{
         audit::{self, AuditHead},
-        engine::{database_file::TakenFile, error::DbError, file_size, pool::Pool, schema_steps::open_existing},
+        engine::{self, database_file::TakenFile, error::DbError, file_size, pool::Pool, schema_steps::open_existing},
         moving,
     },
     demo::{Demo, DemoOptions},
@@ -38,7 +38,7 @@ use companion::{
     relay::wire::schema,
     reports::{self, KeysState},
     say::{self, SayOptions},
-    server::{self, OpenDatabase, Server},
+    server::{self, OpenDatabase, Server, StartError},
     simulator::{self, SimulateOptions},
     terminal::{self, LiveLine, LogAboveLines},
     watch::{self, WatchOptions},
@@ -309,7 +309,7 @@ fn migrate(config: Config) -> ExitCode {
     match migrated {
         Ok(0) => print("The schema of the database was up to date already."),
         Ok(steps) => print(&format!("The schema of the database is up to date now; steps that were missing: {steps}.")),
-        Err(error) => fail("migrate", error),
+        Err(error) => fail("migrate", advised(error)),
     }
 }
 
@@ -496,13 +496,21 @@ fn serve(config: Config) -> ExitCode {
         };
         let server = match opened.and_then(|opened| Server::build_on(opened, config, clock)) {
             Ok(server) => server,
-            Err(error) => return fail("the service does not start", error),
+            Err(error) => return fail("the service does not start", advised(error)),
         };
         match server.run_until_stopped(shutdown).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail("the service stopped", error),
         }
     })
+}
+
+/// The text of an error at a start, with advice where it is one of the database.
+fn advised(error: StartError) -> String {
+    match error {
+        StartError::Database(_) => engine::with_advice(&error),
+        other => other.to_string(),
+    }
 }
 
 fn demo(options: DemoOptions) -> ExitCode {

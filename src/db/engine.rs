@@ -121,6 +121,10 @@ pub fn with_advice(error: &impl fmt::Display) -> String {
     }
 }
 
+/// Advice to an operator whose connections are mixed up.
+const POOL_SESSIONS: &str = "a pooler between this process and PostgreSQL must pool sessions, not transactions: see \
+                             docs/operations.md (PgBouncer), or connect past it";
+
 /// Advice to an operator about an error with this text, where it is not obvious.
 pub fn advice(error: &str) -> Option<&'static str> {
     if NO_CONNECTION_LEFT.iter().any(|words| error.contains(words)) {
@@ -128,6 +132,10 @@ pub fn advice(error: &str) -> Option<&'static str> {
             "PostgreSQL has no connection left: raise max_connections (a companion takes 12) or the limit of the role, or \
              end what holds them, see pg_stat_activity",
         );
+    }
+    let is_of_another = ["already exists", "does not exist"].iter().any(|words| error.contains(words));
+    if error.contains("prepared statement \"") && is_of_another {
+        return Some(POOL_SESSIONS);
     }
     if error.contains("password authentication failed") {
         return Some(
@@ -409,6 +417,8 @@ mod tests {
             ("disk I/O error", "kernel's log"),
             ("FATAL:  password authentication failed for user \"u\"", "the password in DATABASE_URL"),
             ("relation \"users\" does not exist", "table or column"),
+            ("prepared statement \"__diesel_stmt_0\" already exists", "must pool sessions"),
+            ("prepared statement \"__diesel_stmt_0\" does not exist", "must pool sessions"),
             ("no such table: users", "table or column"),
         ] {
             assert!(advice(error).is_some_and(|advice| advice.contains(word)), "{error}");

@@ -44,7 +44,7 @@ pub enum MoveError {
     Database { place: String, cause: DbError },
     #[error("the target is not empty: {0} has rows. Move into an empty database")]
     NotEmpty(String),
-    #[error("a companion serves from the target: {0}")]
+    #[error("the target is in use: {0}")]
     Served(String),
     #[error("{0} is not the same on both sides; nothing was moved")]
     Differs(String),

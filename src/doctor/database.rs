@@ -18,7 +18,7 @@ use crate::{
             self,
             database_file::{self, OpenFault},
             error::DbError,
-            lock_holder,
+            lock_holder::{self, LockHolder},
             pool::{Db, Pool},
             schema_steps::{self, SchemaSteps},
             write_check,
@@ -132,6 +132,10 @@ pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (V
 /// The process that serves from a PostgreSQL, and those that wait to take over.
 fn processes(db: &mut Db, data_dir: &Path) -> Result<Option<Observation>, DbError> {
     let Db::Pg(db) = db else { return Ok(None) };
+    let holder = lock_holder::find(db)?.map(LockHolder::from);
+    if let Some(foreign) = holder.filter(LockHolder::is_foreign) {
+        return Ok(Some(Observation::broken(SUBJECT, format!("no companion can serve from it: {foreign}"))));
+    }
     Ok(match lock_holder::processes(db)? {
         (None, _) => config::is_data_dir_taken(data_dir).then(served_elsewhere),
         (Some(serves), 0) => Some(Observation::fine(SUBJECT, format!("{serves}; none waits to take over"))),

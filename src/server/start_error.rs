@@ -30,7 +30,7 @@ pub enum StartError {
     /// On PostgreSQL, whose lock says that no other one serves from the database.
     #[error("DATA_DIR {}: another companion has not ended yet, or serves from another database", .0.display())]
     EndsStill(PathBuf),
-    #[error("another companion serves from this database: {0}")]
+    #[error("{what}: {0}", what = held(.0))]
     Waits(LockHolder),
     #[error("DATA_DIR {}: {cause}", directory.display())]
     DataDir { directory: PathBuf, cause: io::Error },
@@ -46,4 +46,11 @@ pub enum StartError {
     Images(#[from] ImageStoreError),
     #[error("{variable} {address}: {cause}")]
     Bind { variable: &'static str, address: SocketAddr, cause: io::Error },
+}
+
+fn held(holder: &LockHolder) -> &'static str {
+    match holder.is_foreign() {
+        true => "no companion can serve from this database",
+        false => "another companion serves from this database",
+    }
 }

@@ -100,7 +100,7 @@ async fn a_target_that_has_rows_or_is_served_from_is_refused() {
     let Some(test) = Move::new() else { return };
     let app = TestApp::start_on(test.postgres.url(), &[]).await;
     let (code, said) = test.run();
-    assert!(code == Some(1) && said.contains("a companion serves from the target: process"), "{said}");
+    assert!(code == Some(1) && said.contains("the target is in use: process"), "{said}");
     app.stop().await;
     let (code, said) = test.run();
     assert!(code == Some(1) && said.contains("the target is not empty: encryption_keys has rows"), "{said}");

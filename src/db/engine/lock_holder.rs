@@ -28,7 +28,11 @@ use diesel::{
 };
 use rustix::system::uname;
 
-use crate::{crypto::random::Random, db::engine::error::DbError, domain::time::Timestamp};
+use crate::{
+    crypto::random::Random,
+    db::engine::error::DbError,
+    domain::{plain_text::escaped, time::Timestamp},
+};
 
 /// The number of the lock: any, but the same in every version.
 pub const SERVING_LOCK: i64 = 0x636f_6d70_7365_7276;
@@ -59,25 +63,49 @@ define_sql_function! {
     fn try_to_share_own(class: Integer, connection: Integer) -> Bool;
 }
 
-/// The process that serves, as its connection names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockHolder(String);
+/// The process that serves, as its connection names it, or another connection that has the lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockHolder {
+    name: String,
+    connection: i32,
+    address: String,
+}
 
 impl LockHolder {
-    /// By the name of its connection.
-    pub fn named(name: String) -> Self {
-        Self(name)
-    }
-
     /// True if it serves, and is not the process whose names end so.
     fn is_another_process(&self, own_end: &str) -> bool {
-        self.0.starts_with(SERVES) && !self.0.ends_with(own_end)
+        self.name.starts_with(SERVES) && !self.name.ends_with(own_end)
+    }
+
+    /// True if no companion serves by it, nor takes over.
+    pub fn is_foreign(&self) -> bool {
+        self.connection != 0 && self.name != WAITS && !self.name.starts_with(SERVES)
+    }
+}
+
+impl From<NamedHolder> for LockHolder {
+    fn from(NamedHolder { name, connection, address, .. }: NamedHolder) -> Self {
+        Self { name, connection, address }
     }
 }
 
 impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut words = self.0.strip_prefix(SERVES).unwrap_or_default().split_whitespace();
+        let Self { name, connection, address } = self;
+        if self.is_foreign() {
+            // Anybody names connections.
+            let name = escaped(name);
+            return write!(
+                f,
+                "connection {connection} ({name}, {address}) of PostgreSQL, which has the lock and is of no companion that \
+                 serves: left behind by a pooler that does not pool sessions? `SELECT pg_terminate_backend({connection})` \
+                 ends it"
+            );
+        }
+        if name == WAITS {
+            return write!(f, "another process, which takes over (connection {connection} of PostgreSQL)");
+        }
+        let mut words = name.strip_prefix(SERVES).unwrap_or_default().split_whitespace();
         let since = words.next().and_then(|milliseconds| milliseconds.parse().ok());
         let since = since.and_then(Timestamp::from_timestamp_millis);
         match (since, words.next(), words.next()) {
@@ -94,6 +122,12 @@ impl fmt::Display for LockHolder {
 pub struct NamedHolder {
     #[diesel(sql_type = Text)]
     pub name: String,
+    /// PostgreSQL's number of it.
+    #[diesel(sql_type = Integer)]
+    pub connection: i32,
+    /// Host of its client.
+    #[diesel(sql_type = Text)]
+    pub address: String,
     /// True for the connection that asks.
     #[diesel(sql_type = Bool)]
     pub own: bool,
@@ -108,19 +142,21 @@ struct HoldingConnection {
 /// The process that serves from this database, and how many wait for it, by the names of their connections.
 pub fn processes(db: &mut PgConnection) -> Result<(Option<LockHolder>, usize), DbError> {
     let named = sql_query(
-        "SELECT application_name AS name, false AS own FROM pg_stat_activity \
+        "SELECT application_name AS name, pid AS connection, coalesce(host(client_addr), 'local') AS address, false AS own \
+         FROM pg_stat_activity \
          WHERE datname = current_database() AND starts_with(application_name, 'companion ')",
     );
     let (serving, others): (Vec<_>, Vec<_>) =
         named.load::<NamedHolder>(db)?.into_iter().partition(|holder| holder.name.starts_with(SERVES));
     let waiting = others.iter().filter(|other| other.name == WAITS).count();
-    Ok((serving.into_iter().next().map(|holder| LockHolder(holder.name)), waiting))
+    Ok((serving.into_iter().next().map(LockHolder::from), waiting))
 }
 
 /// The connection that has the lock.
 pub fn find(db: &mut PgConnection) -> Result<Option<NamedHolder>, DbError> {
     let holders = sql_query(format!(
-        "SELECT coalesce(a.application_name, '') AS name, l.pid = pg_backend_pid() AS own \
+        "SELECT coalesce(a.application_name, '') AS name, l.pid AS connection, \
+         coalesce(host(a.client_addr), 'local') AS address, l.pid = pg_backend_pid() AS own \
          FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE {HELD}"
     ));
     let holders = holders.bind::<BigInt, _>(SERVING_LOCK >> 32).bind::<BigInt, _>(SERVING_LOCK & 0xffff_ffff);
@@ -183,10 +219,13 @@ impl LockHold {
         if !is_lost.get_result::<bool>(db)? {
             return Ok(());
         }
-        let reason = match find(db)?.map(|holder| LockHolder(holder.name)) {
+        let reason = match find(db)?.map(LockHolder::from) {
             Some(other) if other.is_another_process(&self.own_end) => {
                 *self.passed_to.lock().unwrap_or_else(PoisonError::into_inner) = Some(other.clone());
                 format!("the lock of the database has passed to {other}")
+            }
+            Some(other) if other.is_foreign() => {
+                format!("this process does not have the lock of the database: {other}")
             }
             _ => {
                 "the connection that had the lock of the database has ended, and PostgreSQL has not given the lock to \
@@ -212,12 +251,29 @@ mod tests {
     fn a_process_of_the_same_id_and_host_is_another_one() {
         let [one, other] = [1, 2].map(|seed| LockHold::new(&Random::seeded(seed)));
         let since = "2026-11-27T04:00:00Z".parse().unwrap();
-        let named = |hold: &LockHold| LockHolder(hold.name(since));
-        assert!(named(&one).0.len() <= 63 && !named(&one).is_another_process(&one.own_end));
+        let named = |hold: &LockHold| LockHolder { name: hold.name(since), connection: 7, ..LockHolder::default() };
+        assert!(named(&one).name.len() <= 63 && !named(&one).is_another_process(&one.own_end));
         assert!(named(&other).is_another_process(&one.own_end));
         let (shown, start) = (named(&one).to_string(), format!("process {} on ", process::id()));
         assert!(shown.starts_with(&start) && shown.ends_with("serves since 2026-11-27T04:00:00.000Z"), "{shown}");
-        let older = LockHolder(format!("{SERVES} 1764000000000 {} elsewhere", process::id()));
+        let name = format!("{SERVES} 1764000000000 {} elsewhere", process::id());
+        let older = LockHolder { name, ..LockHolder::default() };
         assert!(older.is_another_process(&one.own_end), "of a version without such a word");
+        assert!(!older.is_foreign());
+    }
+
+    #[test]
+    fn a_connection_that_a_pooler_left_behind_is_named_with_its_end() {
+        let named = |name: &str| LockHolder { name: name.to_owned(), connection: 42, address: "10.0.0.7".to_owned() };
+        for name in ["", "companion", "ps\u{1b}ql"] {
+            let shown = named(name).to_string();
+            for words in [", 10.0.0.7) of PostgreSQL", "`SELECT pg_terminate_backend(42)`", "no companion that serves"]
+            {
+                assert!(shown.contains(words) && !shown.contains('\u{1b}'), "{shown:?}");
+            }
+        }
+        let taking_over = named(WAITS).to_string();
+        assert!(taking_over.contains("takes over (connection 42 "), "{taking_over}");
+        assert_eq!(LockHolder::default().to_string(), "another process, which serves");
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     clock::Clock,
     crypto::random::Random,
     db::engine::{
-        self,
+        self, POOL_SESSIONS,
         cluster_timeline::NewestTimeline,
         error::DbError,
         lock_holder::{self, LockHold, LockHolder, NamedHolder, SERVING_LOCK, WAITS},
@@ -198,18 +198,14 @@ impl LockWatcher {
         let state = match (holder, connection.ours) {
             (Some(NamedHolder { own: true, .. }), _) => LockState::Ours { awaited: connection.is_awaited()? },
             (_, true) => {
-                return Err(DbError::Unavailable(
-                    "the serving lock is on another connection than it was taken on: a pooler between this process and \
-                     PostgreSQL must pool sessions, not transactions"
-                        .to_owned(),
-                ));
+                return Err(DbError::Unavailable(format!(
+                    "the serving lock is on another connection than it was taken on: {POOL_SESSIONS}"
+                )));
             }
             (Some(NamedHolder { name, .. }), false) if self.name.as_ref() == Some(&name) => {
                 return Err(DbError::Unavailable("PostgreSQL has not noticed yet that a connection ended".to_owned()));
             }
-            (holder, false) => {
-                LockState::HeldBy(LockHolder::named(holder.map(|holder| holder.name).unwrap_or_default()))
-            }
+            (holder, false) => LockState::HeldBy(holder.map(LockHolder::from).unwrap_or_default()),
         };
         self.connection = Some(connection);
         Ok(state)
@@ -325,7 +321,7 @@ mod tests {
         let take = sql_query("SELECT pg_advisory_lock($1)").bind::<BigInt, _>(SERVING_LOCK);
         take.execute(&mut other).unwrap();
         let reason = timeout(Duration::from_secs(30), first.lost()).await.expect("it is lost");
-        assert!(reason.contains("another process, which serves"), "{reason}");
+        assert!(reason.contains("no companion that serves") && reason.contains("pg_terminate_backend("), "{reason}");
     }
 
     #[tokio::test]
