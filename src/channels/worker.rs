@@ -25,7 +25,7 @@ use crate::{
         notice_messages::{self, DueMessages, SendableMessage},
         notice_steps::{self, StepsMade, TooLateMessage},
         notice_subjects::NoticeSubject,
-        notices::{self, DeliveryOutcome, EndedAttempt},
+        notices::{self, DeliveryOutcome, EndedAttempt, NoticeKey},
         query_failures::log_failure,
     },
     domain::{
@@ -152,10 +152,10 @@ impl Worker {
     async fn turn(&mut self) -> Result<bool, DbError> {
         self.check_clock().await?;
         self.store_ended().await?;
-        let are_more = self.make_steps().await?;
+        let steps = self.make_steps().await;
         let are_begun = self.begin_due().await?;
         let are_passed_over = self.pass_over().await?;
-        Ok(are_more && (are_begun || self.attempts.is_empty()) || are_passed_over)
+        Ok(steps? && (are_begun || self.attempts.is_empty()) || are_passed_over)
     }
 
     /// Makes all due that waits, when the wall clock was set back: it would wait for as long as that.
@@ -194,10 +194,13 @@ impl Worker {
         }
         let random = self.channels.random.clone();
         let make = move |db: &mut Db| notice_steps::make_due(db, now, BATCH as i64, || random.id::<String>(now));
-        let StepsMade { notices, unreadable, too_late, .. } = pool.write(make).await?;
+        let StepsMade { notices, unreadable, ended, too_late, .. } = pool.write(make).await?;
         for key in unreadable {
             let incident = key.incident.as_str();
             log::error!(incident; "the rules of a user cannot be read: an alarm is sent as without rules");
+        }
+        for NoticeKey { incident, user } in ended {
+            log::error!(incident, user = user.as_str(); "an alarm of a user cannot be read, and is not sent");
         }
         report_too_late(&too_late);
         // A step that suppressed or ended something is news, too.

@@ -31,6 +31,8 @@ pub struct StepsMade {
     pub queued: usize,
     /// Notices whose rules cannot be read: the default was used.
     pub unreadable: Vec<NoticeKey>,
+    /// Notices that cannot be read, or their incidents: nothing more is sent.
+    pub ended: Vec<NoticeKey>,
     /// Messages that were not sent, because their raids were over before anything was.
     pub too_late: Vec<TooLateMessage>,
 }
@@ -61,7 +63,11 @@ struct KnownMessage {
     user_id: String,
     channel_id: String,
     round: i32,
-    due_at: Option<Timestamp>,
+    #[diesel(
+        select_expression = deliveries::due_at.is_not_null(),
+        select_expression_type = diesel::dsl::IsNotNull<deliveries::due_at>,
+    )]
+    waits: bool,
 }
 
 /// A message to queue, or one that is not sent.
@@ -88,58 +94,98 @@ struct StepFacts {
     known: HashMap<NoticeKey, Vec<KnownMessage>>,
 }
 
+/// Steps that are due, with all that is read to make them.
+struct DueSteps {
+    notices: Vec<NoticeRow>,
+    concerns: HashMap<NoticeKey, NoticeConcern>,
+    /// The raids of notices that concern their users no longer, as far as those have not acknowledged them.
+    over: HashMap<NoticeKey, NoticeConcern>,
+    facts: StepFacts,
+}
+
 /// Makes the steps that are due, at most this many: those of raids first, the longest due first. Queues a message for each
 /// of their channels. Call it in a transaction.
 pub fn make_due(db: &mut Db, now: Timestamp, limit: i64, new_id: impl Fn() -> String) -> Result<StepsMade, DbError> {
-    let due = due(db, now, limit)?;
-    let concerns = notice_subjects::concerns(db, &due, now)?;
-    let mut made = StepsMade { notices: due.len(), ..StepsMade::default() };
-    let (concerned, over): (Vec<&NoticeRow>, Vec<&NoticeRow>) =
-        due.iter().partition(|notice| concerns.contains_key(&notice.key()));
-    for notice in &over {
-        set_next(db, notice, None)?;
+    let read = due(db, now, limit).and_then(|notices| DueSteps::read(db, notices, now));
+    match read {
+        Err(DbError::Malformed(_)) => make_singly(db, now, limit, new_id),
+        read => {
+            let mut made = StepsMade::default();
+            read?.make(db, now, &new_id, &mut made)?;
+            Ok(made)
+        }
     }
-    made.too_late = end_unsent(db, &over, now, &new_id)?;
-    let facts = StepFacts::read(db, &concerned)?;
-    for notice in concerned {
-        let key = notice.key();
-        let Some(concern) = concerns.get(&key) else { continue };
-        let (step, are_read) = facts.step(notice, concern, now);
-        made.queued += facts.make(db, notice, &step, now, &new_id)?;
-        if !are_read {
-            made.unreadable.push(key);
+}
+
+/// Makes them one by one: a row that cannot be read holds up no other alarm. Its notice ends.
+fn make_singly(db: &mut Db, now: Timestamp, limit: i64, new_id: impl Fn() -> String) -> Result<StepsMade, DbError> {
+    let mut made = StepsMade::default();
+    for key in due_keys(db, now, limit)? {
+        let read = notice_subjects::rows(db, &[key.clone()].into());
+        match read.and_then(|notices| DueSteps::read(db, notices, now)) {
+            Ok(steps) => steps.make(db, now, &new_id, &mut made)?,
+            Err(DbError::Malformed(_)) => {
+                set_next(db, &key, None)?;
+                made.notices += 1;
+                made.ended.push(key);
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(made)
 }
 
-/// Notes the messages of raids that are over before anything was sent: the user sees why nothing came. Returns those that
-/// no quiet hours held up.
-fn end_unsent(
-    db: &mut Db,
-    over: &[&NoticeRow],
-    now: Timestamp,
-    new_id: impl Fn() -> String,
-) -> Result<Vec<TooLateMessage>, DbError> {
-    let raids: Vec<NoticeRow> = over.iter().filter(|notice| notice.is_raid()).map(|notice| (*notice).clone()).collect();
-    if raids.is_empty() {
-        return Ok(Vec::new());
+impl DueSteps {
+    fn read(db: &mut Db, notices: Vec<NoticeRow>, now: Timestamp) -> Result<Self, DbError> {
+        let concerns = notice_subjects::concerns(db, &notices, now)?;
+        let is_over = |notice: &&NoticeRow| notice.is_raid() && !concerns.contains_key(&notice.key());
+        let over: Vec<NoticeRow> = notices.iter().filter(is_over).cloned().collect();
+        let over = if over.is_empty() { HashMap::new() } else { notice_subjects::open_raids(db, &over)? };
+        let facts = StepFacts::read(db, &notices)?;
+        Ok(Self { notices, concerns, over, facts })
     }
-    let concerns = notice_subjects::open_raids(db, &raids)?;
-    let raids: Vec<&NoticeRow> = raids.iter().collect();
-    let facts = StepFacts::read(db, &raids)?;
-    let mut too_late = Vec::new();
-    for notice in raids {
-        let concern = concerns.get(&notice.key()).filter(|_| facts.known(notice).is_empty());
-        let Some(concern) = concern else { continue };
-        let (channels, is_held) = facts.unsent(notice, concern);
-        let end = if is_held { HELD } else { TOO_LATE };
-        insert(db, notice, &channels, Some(end), now, &new_id)?;
-        if !is_held {
-            too_late.extend(facts.too_late(notice, &channels));
+
+    /// Makes these steps, and adds them to those that were made.
+    fn make(
+        &self,
+        db: &mut Db,
+        now: Timestamp,
+        new_id: impl Fn() -> String,
+        made: &mut StepsMade,
+    ) -> Result<(), DbError> {
+        made.notices += self.notices.len();
+        for notice in &self.notices {
+            let key = notice.key();
+            let Some(concern) = self.concerns.get(&key) else {
+                set_next(db, &key, None)?;
+                made.too_late.extend(self.end_unsent(db, notice, now, &new_id)?);
+                continue;
+            };
+            let (step, are_read) = self.facts.step(notice, concern, now);
+            made.queued += self.facts.make(db, notice, &step, now, &new_id)?;
+            if !are_read {
+                made.unreadable.push(key);
+            }
         }
+        Ok(())
     }
-    Ok(too_late)
+
+    /// Notes the messages of a raid that is over before anything was sent: the user sees why nothing came. Returns those
+    /// that no quiet hours held up.
+    fn end_unsent(
+        &self,
+        db: &mut Db,
+        notice: &NoticeRow,
+        now: Timestamp,
+        new_id: impl Fn() -> String,
+    ) -> Result<Vec<TooLateMessage>, DbError> {
+        let concern = self.over.get(&notice.key()).filter(|_| self.facts.known(notice).is_empty());
+        let Some(concern) = concern else { return Ok(Vec::new()) };
+        let (channels, is_held) = self.facts.unsent(notice, concern);
+        let end = if is_held { HELD } else { TOO_LATE };
+        insert(db, notice, &channels, Some(end), now, new_id)?;
+        Ok(if is_held { Vec::new() } else { self.facts.too_late(notice, &channels).collect() })
+    }
 }
 
 /// Inserts a message by each of these channels, or its end; returns how many are new.
@@ -175,6 +221,7 @@ fn insert(
     Ok(inserted)
 }
 
+/// The notices whose step is due, in the order in which they are made.
 fn due(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<NoticeRow>, DbError> {
     let due = || notices::table.filter(notices::due_at.le(now)).order(notices::due_at).select(NoticeRow::as_select());
     let mut rows: Vec<NoticeRow> = due().filter(notices::event.is_null()).limit(limit).load(db)?;
@@ -185,9 +232,16 @@ fn due(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<NoticeRow>, DbErro
     Ok(rows)
 }
 
+/// Their keys alone.
+fn due_keys(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<NoticeKey>, DbError> {
+    let due = notices::table.filter(notices::due_at.le(now)).order((notices::event.is_not_null(), notices::due_at));
+    let keys: Vec<(String, String)> = due.limit(limit).select((notices::incident_id, notices::user_id)).load(db)?;
+    Ok(keys.into_iter().map(|(incident, user)| NoticeKey { incident, user: user.as_str().into() }).collect())
+}
+
 /// Stores the round and time of the next step; `None`: nothing more is sent.
-fn set_next(db: &mut Db, notice: &NoticeRow, next: Option<(EscalationRound, Timestamp)>) -> Result<(), DbError> {
-    let row = notices::table.find((notice.incident_id.as_str(), notice.user_id.as_str()));
+fn set_next(db: &mut Db, notice: &NoticeKey, next: Option<(EscalationRound, Timestamp)>) -> Result<(), DbError> {
+    let row = notices::table.find((notice.incident.as_str(), notice.user.as_str()));
     match next {
         None => diesel::update(row).set(notices::due_at.eq(None::<Timestamp>)).execute(db)?,
         Some((round, due_at)) => {
@@ -203,7 +257,7 @@ fn set_next(db: &mut Db, notice: &NoticeRow, next: Option<(EscalationRound, Time
 }
 
 impl StepFacts {
-    fn read(db: &mut Db, notices: &[&NoticeRow]) -> Result<Self, DbError> {
+    fn read(db: &mut Db, notices: &[NoticeRow]) -> Result<Self, DbError> {
         let users: BTreeSet<String> = notices.iter().map(|notice| notice.user_id.clone()).collect();
         let servers: BTreeSet<String> = notices.iter().map(|notice| notice.server_id.clone()).collect();
         let incidents: BTreeSet<&str> = notices.iter().map(|notice| notice.incident_id.as_str()).collect();
@@ -284,7 +338,7 @@ impl StepFacts {
         };
         self.supersede(db, notice, channels, now)?;
         let inserted = insert(db, notice, channels, end, now, new_id)?;
-        set_next(db, notice, next)?;
+        set_next(db, &notice.key(), next)?;
         Ok(if end.is_none() { inserted } else { 0 })
     }
 
@@ -298,7 +352,7 @@ impl StepFacts {
     ) -> Result<(), DbError> {
         let is_older = |message: &&KnownMessage| {
             let is_of_step = channels.iter().any(|channel| channel.as_str() == message.channel_id);
-            is_of_step && message.round < notice.round && message.due_at.is_some()
+            is_of_step && message.round < notice.round && message.waits
         };
         let older: Vec<&str> = self.known(notice).iter().filter(is_older).map(|message| message.id.as_str()).collect();
         if older.is_empty() {

@@ -175,6 +175,11 @@ pub(in crate::db) fn open_raids(
 
 /// The notices of these keys.
 pub(in crate::db) fn rows(db: &mut Db, keys: &BTreeSet<NoticeKey>) -> Result<Vec<NoticeRow>, DbError> {
+    // Another row of the incident that cannot be read is not in its way.
+    if let Some(NoticeKey { incident, user }) = keys.first().filter(|_| keys.len() == 1) {
+        let row = notices::table.find((incident.as_str(), user.as_str()));
+        return Ok(row.select(NoticeRow::as_select()).load(db)?);
+    }
     let incidents: BTreeSet<&str> = keys.iter().map(|key| key.incident.as_str()).collect();
     let rows: Vec<NoticeRow> =
         notices::table.filter(notices::incident_id.eq_any(incidents)).select(NoticeRow::as_select()).load(db)?;

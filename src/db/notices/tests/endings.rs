@@ -289,3 +289,33 @@ fn an_emergency_is_over_with_its_raid_and_until_it_expires() {
         assert_eq!(over(4), []);
     });
 }
+
+#[test]
+fn a_notice_or_raid_that_cannot_be_read_holds_up_no_other_alarm() {
+    testing::on_each_database(|pool| {
+        // Other engines take nothing but a time.
+        if matches!(pool.write_blocking(|db| Ok(matches!(db, Db::Pg(_)))), Ok(true)) {
+            return;
+        }
+        let server = furnish(pool);
+        let spoil = |spoil: &'static str| {
+            pool.write_blocking(|db| Ok(diesel::sql_query(spoil).execute(db)?)).unwrap();
+        };
+        ring(pool, &server, 1);
+        spoil("UPDATE notices SET round_at = 'no time' WHERE user_id = 'guest'");
+        let made = steps(pool, later(0));
+        let of_guest = |incident: &str| NoticeKey { incident: incident.to_owned(), user: "guest".into() };
+        assert_eq!((made.notices, made.queued, made.ended), (2, 1, vec![of_guest("incident")]));
+        let messages = sent(pool, later(0));
+        assert_eq!(channels_of(&messages), ["browser"]);
+        assert_eq!(steps(pool, later(0)), StepsMade::default(), "it has ended");
+        spoil("DELETE FROM notices WHERE user_id = 'guest'");
+
+        let write = testing::incident_write("another", 1);
+        pool.write_blocking(|db| incidents::write(db, &server, &write)).unwrap();
+        spoil("UPDATE incidents SET last_at = 'no time' WHERE id = 'another'");
+        let made = steps(pool, later(60));
+        assert_eq!((made.notices, made.queued, made.ended.len()), (3, 1, 2), "the owner's second step");
+        assert!(made.ended.contains(&of_guest("another")));
+    });
+}
