@@ -183,6 +183,9 @@ fn note_failed(
         deliveries::status.eq(status.map(i32::from)),
         deliveries::reason.eq(fault.word()),
     );
+    // One that was passed over has hastened the next step before.
+    let news = deliveries::table.find(&delivery.id).filter(deliveries::reason.is_null());
+    let news: Option<String> = news.select(deliveries::id).first(db).optional()?;
     // One that was superseded or cancelled meanwhile stays so.
     let queued = deliveries::table.find(&delivery.id).filter(deliveries::due_at.is_not_null());
     match retry_at {
@@ -193,7 +196,7 @@ fn note_failed(
         }
     };
     note_channel_failure(db, &ChannelId::from(delivery.channel_id.as_str()), &attempt.target_hash, fault, now)?;
-    if attempts == 1 {
+    if attempts == 1 && news.is_some() {
         hasten(db, delivery, now)?;
     }
     Ok(())
@@ -213,10 +216,12 @@ pub fn note_channel_failure(
     }
     let waiting =
         deliveries::table.filter(deliveries::channel_id.eq(channel.as_str())).filter(deliveries::due_at.is_not_null());
-    let messages: Vec<NoticeDelivery> = waiting.select(NoticeDelivery::as_select()).load(db)?;
+    // Those with a reason have failed or were passed over, and have hastened the next step before.
+    let news: Vec<NoticeDelivery> =
+        waiting.filter(deliveries::reason.is_null()).select(NoticeDelivery::as_select()).load(db)?;
     let ended = (deliveries::reason.eq(fault.word()), DeliveryEnd::new(NoticeDeliveryState::Failed, now));
     diesel::update(waiting).set(ended).execute(db)?;
-    messages.iter().filter(|message| message.attempts == 0).try_for_each(|message| hasten(db, message, now))
+    news.iter().try_for_each(|message| hasten(db, message, now))
 }
 
 /// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel: it would be sent again

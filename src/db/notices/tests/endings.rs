@@ -319,3 +319,29 @@ fn a_notice_or_raid_that_cannot_be_read_holds_up_no_other_alarm() {
         assert!(made.ended.contains(&of_guest("another")));
     });
 }
+
+#[test]
+fn a_message_that_was_passed_over_hastens_no_second_step() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        let steps = vec![at_seconds(0, "browser"), at_seconds(60, "ntfy"), at_seconds(600, "last")];
+        let add = |db: &mut Db| channels::insert(db, &channel("last", "owner", ChannelKind::Gotify, "last"), 9);
+        pool.write_blocking(add).unwrap().unwrap();
+        put_rules(pool, &server, "owner", &AlarmRules { steps, ..AlarmRules::default() });
+        for incident in ["incident", "another"] {
+            let write = testing::incident_write(incident, 1);
+            pool.write_blocking(|db| incidents::write(db, &server, &write)).unwrap();
+        }
+        step(pool, later(0));
+        let waiting: Vec<_> = sent(pool, later(0)).into_iter().filter(|one| one.channel_id == "browser").collect();
+        pool.write_blocking(|db| pass_over(db, &waiting, ChannelFault::Throttled, later(1))).unwrap();
+        assert_eq!((step(pool, later(1)), waiting.len()), (2, 2), "by ntfy, about both");
+        let planned = due_at_all(pool, "owner");
+        assert!(planned.iter().all(|at| at.is_some_and(|at| at >= later(600))), "{planned:?}");
+        fail(pool, &waiting[..1], 60);
+        assert_eq!(due_at_all(pool, "owner"), planned, "a first attempt after that");
+        let gone = DeliveryOutcome::Failed { status: Some(410), fault: ChannelFault::Gone, retry_at: None };
+        end(pool, &waiting[0], &gone, later(2));
+        assert_eq!(due_at_all(pool, "owner"), planned, "the others that wait for the channel");
+    });
+}
