@@ -172,6 +172,7 @@ impl Service {
             urls: PublicUrls { base: url(), frontend: url(), admin: url(), relay: None },
             vapid: Default::default(),
             news: Default::default(),
+            failing_since: Default::default(),
         }
     }
 
