@@ -21,6 +21,7 @@ use crate::{
     },
     clients::channels::{ChannelFailure, TakenMessage},
     db::{
+        channels::StoredChannel,
         engine::{error::DbError, pool::Db},
         notice_messages::{self, DueMessages, SendableMessage},
         notice_steps::{self, StepsMade, TooLateMessage},
@@ -32,7 +33,7 @@ use crate::{
         backoff::jittered,
         channel::{ChannelFault, pause_after},
         channel_lane::{ChannelLane, LaneLoad, LaneTurns},
-        held_origins::{HeldOrigins, OriginChange, OriginSign},
+        held_origins::{HeldOrigins, KindAtOrigin, OriginChange, OriginSign},
         time::Moment,
     },
     panics::{self, Part},
@@ -66,7 +67,7 @@ struct Worker {
 /// An attempt, and what it says about the origin of its channel.
 struct Attempted {
     ended: EndedAttempt,
-    origin: String,
+    origin: KindAtOrigin,
     sign: OriginSign,
 }
 
@@ -118,10 +119,13 @@ impl Worker {
         let (user, now) = (delivery.user_id.as_str(), self.channels.clock.moment());
         match self.origins.note(&origin, (&delivery.channel_id, user), sign, now) {
             Some(OriginChange::Held(fault)) => {
-                let fault = fault.word();
-                log::warn!(origin, fault; "channels send nothing to an origin for a while");
+                let (kind, origin, fault) = (&*origin.kind, &*origin.origin, fault.word());
+                log::warn!(origin, kind, fault; "channels send nothing to an origin for a while");
             }
-            Some(OriginChange::Released) => log::info!(origin; "channels send to an origin again"),
+            Some(OriginChange::Released) => {
+                let (kind, origin) = (&*origin.kind, &*origin.origin);
+                log::info!(origin, kind; "channels send to an origin again");
+            }
             None => {}
         }
         match outcome {
@@ -262,7 +266,7 @@ impl Worker {
             if !self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
                 continue;
             }
-            if !self.origins.may_begin(&channel.origin, &channel.id, moment) {
+            if !self.origins.may_begin(&kind_at_origin(channel), (&channel.id, &channel.user_id), moment) {
                 self.turns.give_back(&channel.id);
                 continue;
             }
@@ -288,6 +292,10 @@ fn report_too_late(messages: &[TooLateMessage]) {
     }
 }
 
+fn kind_at_origin(channel: &StoredChannel) -> KindAtOrigin {
+    KindAtOrigin { kind: channel.kind.clone(), origin: channel.origin.clone() }
+}
+
 /// Sends a message. A panic on the way is a fault that may pass.
 async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: SendableMessage) -> Attempted {
     let sent = panics::caught(Part::Channels, &message.channel.id, send(&channels, lane, &message)).await;
@@ -301,8 +309,9 @@ async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: SendableMe
     };
     let outcome = outcome(&channels, &message, sent);
     let SendableMessage { delivery, channel, .. } = message;
+    let origin = kind_at_origin(&channel);
     let ended = EndedAttempt { delivery, kind: channel.kind, target_hash: channel.target_hash, outcome };
-    Attempted { ended, origin: channel.origin, sign }
+    Attempted { ended, origin, sign }
 }
 
 async fn send(

@@ -76,7 +76,7 @@ fn due_ids(
         .filter(deliveries::channel_id.ne_all(&load.channels))
         .filter(deliveries::user_id.ne_all(&load.users))
         .filter(channel_rows::host.ne_all(&load.hosts))
-        .filter(channel_rows::origin.ne_all(&load.origins));
+        .filter(channel_rows::kind.concat(channel_rows::origin).ne_all(&load.origins));
     Ok(due.order(deliveries::due_at).limit(i64::try_from(limit).unwrap_or(i64::MAX)).select(deliveries::id).load(db)?)
 }
 
@@ -87,7 +87,7 @@ pub fn at_origins(db: &mut Db, now: Timestamp, origins: &[String], limit: i64) -
         .filter(deliveries::due_at.le(now))
         .filter(deliveries::attempts.eq(0))
         .filter(deliveries::reason.is_null())
-        .filter(channel_rows::origin.eq_any(origins));
+        .filter(channel_rows::kind.concat(channel_rows::origin).eq_any(origins));
     Ok(untried.order(deliveries::due_at).limit(limit).select(NoticeDelivery::as_select()).load(db)?)
 }
 

@@ -44,7 +44,7 @@ pub struct LaneLoad {
     pub users: Vec<String>,
     /// Hosts that have as many as they may.
     pub hosts: Vec<String>,
-    /// Origins that are [held](crate::domain::held_origins::HeldOrigins); the turns know none.
+    /// Origins that are [held](crate::domain::held_origins::HeldOrigins::held), each with its kind; the turns know none.
     pub origins: Vec<String>,
 }
 

@@ -1,5 +1,8 @@
 //! Origins (scheme, host and port) to which channels send nothing for a while: one that asks for a pause, or that does not
 //! answer many users in a row, takes no room from the others. Then one message tries it, and with its answer go all.
+//!
+//! Each kind of channels has holds of its own, and users whose messages failed let others try first: one user whose
+//! targets fail on purpose does not keep an origin from the others.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,6 +22,10 @@ pub const TRIED_EVERY: TimeDelta = TimeDelta::seconds(30);
 pub const LONGEST_HOLD: TimeDelta = TimeDelta::minutes(1);
 /// An origin without news for so long is forgotten.
 const KEPT: TimeDelta = TimeDelta::minutes(10);
+/// After a hold, only users whose messages did not fail within it try the origin for so long.
+const OTHERS_FIRST: TimeDelta = TimeDelta::seconds(1);
+/// Users who are known to have failed; once there are more, all are equal again.
+const MOST_FAILED: usize = 100;
 /// Origins that are watched at once; further ones are never held.
 const MOST: usize = 500;
 
@@ -51,6 +58,20 @@ impl OriginSign {
     }
 }
 
+/// A kind of channels, as a word, and an origin.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KindAtOrigin {
+    pub kind: String,
+    pub origin: String,
+}
+
+impl KindAtOrigin {
+    /// Both as one text.
+    pub fn text(&self) -> String {
+        format!("{}{}", self.kind, self.origin)
+    }
+}
+
 /// Change of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OriginChange {
@@ -66,6 +87,8 @@ struct OriginHold {
     until: Moment,
     /// The channel whose message tries it then.
     canary: Option<String>,
+    /// Users whose messages failed: others try it first.
+    failed: BTreeSet<String>,
 }
 
 /// An origin with a fault.
@@ -79,13 +102,15 @@ struct WatchedOrigin {
 
 /// The origins that are held, or may be soon.
 #[derive(Debug, Default)]
-pub struct HeldOrigins(HashMap<String, WatchedOrigin>);
+pub struct HeldOrigins(HashMap<KindAtOrigin, WatchedOrigin>);
 
 impl HeldOrigins {
-    /// True if a message of this channel may go to this origin now. After a hold, the first such message tries it.
-    pub fn may_begin(&mut self, origin: &str, channel: &str, now: Moment) -> bool {
+    /// True if a message of this channel and user may go to this origin now. After a hold, the first such message tries
+    /// it: of a user whose messages did not fail, if there is one soon.
+    pub fn may_begin(&mut self, origin: &KindAtOrigin, (channel, user): (&str, &str), now: Moment) -> bool {
         let Some(hold) = self.0.get_mut(origin).and_then(|watched| watched.hold.as_mut()) else { return true };
-        let is_free = hold.is_over(now);
+        let is_first = !hold.failed.contains(user) || now >= hold.until + OTHERS_FIRST;
+        let is_free = hold.is_over(now) && is_first;
         if is_free {
             hold.canary = Some(channel.to_owned());
         }
@@ -95,7 +120,7 @@ impl HeldOrigins {
     /// Notes the sign of an attempt by this channel and user; the change that follows from it.
     pub fn note(
         &mut self,
-        origin: &str,
+        origin: &KindAtOrigin,
         (channel, user): (&str, &str),
         sign: OriginSign,
         now: Moment,
@@ -107,7 +132,7 @@ impl HeldOrigins {
             }
         }
         let new = WatchedOrigin { silent: BTreeSet::new(), hold: None, noted: now };
-        let watched = self.0.entry(origin.to_owned()).or_insert(new);
+        let watched = self.0.entry(origin.clone()).or_insert(new);
         watched.noted = now;
         let was_held = watched.hold.is_some();
         let is_canary = watched.hold.as_mut().is_some_and(|hold| hold.give_back(channel));
@@ -126,14 +151,20 @@ impl HeldOrigins {
             }
             OriginSign::Busy(pause) => {
                 watched.silent.clear();
-                watched.hold(ChannelFault::Throttled, now + pause);
+                watched.hold(ChannelFault::Throttled, now + pause, Some(user));
             }
             OriginSign::Silent => {
                 if watched.silent.len() < SILENT_USERS {
                     watched.silent.insert(user.to_owned());
                 }
-                if is_canary || watched.silent.len() >= SILENT_USERS {
-                    watched.hold(ChannelFault::Unavailable, now + TRIED_EVERY);
+                let was_silent =
+                    watched.hold.as_ref().is_some_and(|hold| is_canary && hold.fault == ChannelFault::Unavailable);
+                if was_silent || watched.silent.len() >= SILENT_USERS {
+                    watched.hold(ChannelFault::Unavailable, now + TRIED_EVERY, is_canary.then_some(user));
+                } else if is_canary {
+                    // The pause is over, and one user's word is not enough for another hold.
+                    watched.hold = None;
+                    return Some(OriginChange::Released);
                 }
             }
         }
@@ -141,17 +172,17 @@ impl HeldOrigins {
         Some(OriginChange::Held(hold.fault))
     }
 
-    /// The origins to which nothing goes now.
+    /// The origins to which nothing goes now, as [texts](KindAtOrigin::text).
     pub fn held(&self, now: Moment) -> Vec<String> {
-        self.all_held(now).map(|(origin, _)| origin.clone()).collect()
+        self.all_held(now).map(|(origin, _)| origin.text()).collect()
     }
 
     /// The origins to which nothing goes now because of this fault.
     pub fn held_for(&self, fault: ChannelFault, now: Moment) -> Vec<String> {
-        self.all_held(now).filter(|(_, hold)| hold.fault == fault).map(|(origin, _)| origin.clone()).collect()
+        self.all_held(now).filter(|(_, hold)| hold.fault == fault).map(|(origin, _)| origin.text()).collect()
     }
 
-    fn all_held(&self, now: Moment) -> impl Iterator<Item = (&String, &OriginHold)> {
+    fn all_held(&self, now: Moment) -> impl Iterator<Item = (&KindAtOrigin, &OriginHold)> {
         let holds = self.0.iter().filter_map(|(origin, watched)| Some((origin, watched.hold.as_ref()?)));
         holds.filter(move |(_, hold)| !hold.is_over(now))
     }
@@ -164,15 +195,16 @@ impl HeldOrigins {
 }
 
 impl WatchedOrigin {
-    /// Holds it, or longer.
-    fn hold(&mut self, fault: ChannelFault, until: Moment) {
-        match &mut self.hold {
-            Some(hold) => {
-                hold.fault = fault;
-                hold.until = hold.until.max(until);
-            }
-            None => self.hold = Some(OriginHold { fault, until, canary: None }),
+    /// Holds it, or longer, because a message of this user failed, or those of many.
+    fn hold(&mut self, fault: ChannelFault, until: Moment, failed: Option<&str>) {
+        let new = OriginHold { fault, until, canary: None, failed: BTreeSet::new() };
+        let hold = self.hold.get_or_insert(new);
+        hold.fault = fault;
+        hold.until = hold.until.max(until);
+        if hold.failed.len() >= MOST_FAILED {
+            hold.failed.clear();
         }
+        hold.failed.extend(failed.map(str::to_owned));
     }
 }
 
@@ -197,14 +229,23 @@ mod tests {
     use super::*;
     use crate::domain::time::Timestamp;
 
-    const DEAD: &str = "https://push.example";
+    const DEAD: &str = "webPushhttps://push.example";
+    const BUSY: OriginSign = OriginSign::Busy(TimeDelta::seconds(60));
+
+    fn origin(kind: ChannelKind, origin: &str) -> KindAtOrigin {
+        KindAtOrigin { kind: kind.word().to_owned(), origin: origin.to_owned() }
+    }
+
+    fn dead() -> KindAtOrigin {
+        origin(ChannelKind::WebPush, "https://push.example")
+    }
 
     fn at(seconds: i64) -> Moment {
         Timestamp::from_timestamp(seconds, 0).unwrap().into()
     }
 
     fn silent(origins: &mut HeldOrigins, user: usize, now: Moment) -> Option<OriginChange> {
-        origins.note(DEAD, (&format!("c{user}"), &format!("u{user}")), OriginSign::Silent, now)
+        origins.note(&dead(), (&format!("c{user}"), &format!("u{user}")), OriginSign::Silent, now)
     }
 
     #[test]
@@ -216,21 +257,26 @@ mod tests {
         let changes: Vec<_> = (1..20).filter_map(|user| silent(&mut origins, user, at(0))).collect();
         assert_eq!(changes, [OriginChange::Held(ChannelFault::Unavailable)]);
         assert_eq!((origins.held(at(29)), origins.held(at(30))), (vec![DEAD.to_owned()], vec![]));
-        assert!(!origins.may_begin(DEAD, "c30", at(29)) && origins.may_begin("https://other.example", "c", at(29)));
-        assert!(origins.may_begin(DEAD, "c30", at(30)) && !origins.may_begin(DEAD, "c31", at(30)));
+        let other = origin(ChannelKind::WebPush, "https://other.example");
+        assert!(!origins.may_begin(&dead(), ("c30", "u30"), at(29)) && origins.may_begin(&other, ("c", "u"), at(29)));
+        assert!(
+            origins.may_begin(&dead(), ("c30", "u30"), at(30)) && !origins.may_begin(&dead(), ("c31", "u31"), at(30))
+        );
         assert_eq!(origins.held_for(ChannelFault::Unavailable, at(30)), [DEAD], "one is under way");
         assert_eq!(silent(&mut origins, 30, at(38)), None);
-        assert!(!origins.may_begin(DEAD, "c31", at(67)) && origins.may_begin(DEAD, "c31", at(68)));
-        let answered = origins.note(DEAD, ("c31", "u31"), OriginSign::Answered, at(69));
+        assert!(
+            !origins.may_begin(&dead(), ("c31", "u31"), at(67)) && origins.may_begin(&dead(), ("c31", "u31"), at(68))
+        );
+        let answered = origins.note(&dead(), ("c31", "u31"), OriginSign::Answered, at(69));
         assert_eq!((answered, origins.0.len()), (Some(OriginChange::Released), 0));
-        assert!(origins.may_begin(DEAD, "c1", at(69)) && origins.may_begin(DEAD, "c2", at(69)));
+        assert!(origins.may_begin(&dead(), ("c1", "u1"), at(69)) && origins.may_begin(&dead(), ("c2", "u2"), at(69)));
     }
 
     #[test]
     fn an_answer_in_between_begins_the_row_again() {
         let mut origins = HeldOrigins::default();
         (1..SILENT_USERS).for_each(|user| assert_eq!(silent(&mut origins, user, at(0)), None));
-        assert_eq!(origins.note(DEAD, ("c", "u"), OriginSign::Answered, at(1)), None);
+        assert_eq!(origins.note(&dead(), ("c", "u"), OriginSign::Answered, at(1)), None);
         (1..SILENT_USERS).for_each(|user| assert_eq!(silent(&mut origins, user, at(2)), None));
         assert_eq!(origins.held(at(2)), [""; 0]);
         assert_eq!(origins.forget_old(at(601)), 0);
@@ -258,26 +304,77 @@ mod tests {
         assert_eq!(sign(push, ChannelFault::Unreadable, None, None), OriginSign::Unasked);
 
         let mut origins = HeldOrigins::default();
-        let held = origins.note(DEAD, ("c1", "u1"), OriginSign::Busy(minute), at(0));
+        let held = origins.note(&dead(), ("c1", "u1"), OriginSign::Busy(minute), at(0));
         assert_eq!(held, Some(OriginChange::Held(throttled)));
-        assert_eq!(origins.note(DEAD, ("c2", "u2"), OriginSign::Answered, at(1)), None, "it was sent before");
-        assert_eq!(origins.note(DEAD, ("c3", "u3"), OriginSign::Busy(TimeDelta::seconds(5)), at(2)), None);
-        assert!(!origins.may_begin(DEAD, "c4", at(59)) && origins.may_begin(DEAD, "c4", at(60)));
-        assert_eq!(origins.note(DEAD, ("c4", "u4"), OriginSign::Unasked, at(61)), None, "it could not be read");
-        assert!(origins.may_begin(DEAD, "c5", at(61)) && !origins.may_begin(DEAD, "c6", at(61)));
-        assert_eq!(origins.note(DEAD, ("c5", "u5"), OriginSign::Busy(minute), at(62)), None);
+        assert_eq!(origins.note(&dead(), ("c2", "u2"), OriginSign::Answered, at(1)), None, "it was sent before");
+        assert_eq!(origins.note(&dead(), ("c3", "u3"), OriginSign::Busy(TimeDelta::seconds(5)), at(2)), None);
+        assert!(!origins.may_begin(&dead(), ("c4", "u4"), at(59)) && origins.may_begin(&dead(), ("c4", "u4"), at(60)));
+        assert_eq!(origins.note(&dead(), ("c4", "u4"), OriginSign::Unasked, at(61)), None, "it could not be read");
+        assert!(origins.may_begin(&dead(), ("c5", "u5"), at(61)) && !origins.may_begin(&dead(), ("c6", "u6"), at(61)));
+        assert_eq!(origins.note(&dead(), ("c5", "u5"), OriginSign::Busy(minute), at(62)), None);
         assert_eq!(origins.held(at(121)), [DEAD]);
-        assert!(origins.may_begin(DEAD, "c6", at(122)));
-        let answered = origins.note(DEAD, ("c6", "u6"), OriginSign::Answered, at(123));
+        assert!(origins.may_begin(&dead(), ("c6", "u6"), at(122)));
+        let answered = origins.note(&dead(), ("c6", "u6"), OriginSign::Answered, at(123));
         assert_eq!(answered, Some(OriginChange::Released));
     }
 
     #[test]
     fn the_origins_that_are_watched_are_bounded() {
         let mut origins = HeldOrigins::default();
-        let many = (0..=MOST).map(|number| format!("https://{number}.example"));
+        let many = (0..=MOST).map(|number| origin(ChannelKind::Ntfy, &format!("https://{number}.example")));
         let busy = OriginSign::Busy(TimeDelta::seconds(9));
         let held = many.filter(|origin| origins.note(origin, ("c", "u"), busy, at(0)).is_some()).count();
         assert_eq!((held, origins.forget_old(at(1))), (MOST, MOST));
+    }
+
+    #[test]
+    fn a_hold_of_one_kind_holds_up_no_other() {
+        let mut origins = HeldOrigins::default();
+        assert!(origins.note(&dead(), ("c1", "u1"), BUSY, at(0)).is_some());
+        let hook = origin(ChannelKind::Webhook, &dead().origin);
+        assert!(origins.may_begin(&hook, ("c2", "u2"), at(1)) && !origins.may_begin(&dead(), ("c3", "u3"), at(1)));
+        assert_eq!(origins.held(at(1)), [DEAD]);
+    }
+
+    #[test]
+    fn a_user_whose_messages_fail_lets_others_try_first_and_is_not_starved() {
+        let mut origins = HeldOrigins::default();
+        origins.note(&dead(), ("c1", "bad"), BUSY, at(0));
+        assert!(!origins.may_begin(&dead(), ("c2", "bad"), at(60)), "another may come");
+        assert!(origins.may_begin(&dead(), ("c2", "bad"), at(61)), "none came");
+        assert_eq!(origins.note(&dead(), ("c2", "bad"), BUSY, at(62)), None);
+        assert!(
+            !origins.may_begin(&dead(), ("c3", "bad"), at(122)) && origins.may_begin(&dead(), ("c4", "u4"), at(122))
+        );
+        let answered = origins.note(&dead(), ("c4", "u4"), OriginSign::Answered, at(123));
+        assert_eq!(answered, Some(OriginChange::Released));
+
+        for user in 1..=SILENT_USERS {
+            silent(&mut origins, user, at(200));
+        }
+        assert!(origins.may_begin(&dead(), ("c1", "u1"), at(230)));
+        assert_eq!(silent(&mut origins, 1, at(240)), None);
+        assert!(
+            !origins.may_begin(&dead(), ("c1", "u1"), at(270)) && origins.may_begin(&dead(), ("c2", "u2"), at(270))
+        );
+    }
+
+    #[test]
+    fn the_users_who_failed_are_bounded() {
+        let mut origins = HeldOrigins::default();
+        for user in 0..3 * MOST_FAILED {
+            origins.note(&dead(), ("c", &format!("u{user}")), BUSY, at(0));
+            assert!(origins.0[&dead()].hold.as_ref().unwrap().failed.len() <= MOST_FAILED);
+        }
+    }
+
+    #[test]
+    fn a_pause_and_then_silence_of_one_user_is_no_outage() {
+        let mut origins = HeldOrigins::default();
+        origins.note(&dead(), ("c1", "bad"), OriginSign::Busy(TimeDelta::seconds(1)), at(0));
+        assert!(origins.may_begin(&dead(), ("c1", "bad"), at(2)));
+        let silence = origins.note(&dead(), ("c1", "bad"), OriginSign::Silent, at(12));
+        assert_eq!((silence, origins.held(at(12))), (Some(OriginChange::Released), vec![]));
+        assert!(origins.may_begin(&dead(), ("c2", "u2"), at(12)));
     }
 }
