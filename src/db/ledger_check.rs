@@ -53,7 +53,7 @@ pub fn check_channels(db: &mut Db) -> Result<(), DbError> {
 }
 
 fn check_tables(db: &mut Db, tables: &[(&str, &str, &str)]) -> Result<(), DbError> {
-    for (table, text, key) in tables {
+    for &(table, text, key) in tables {
         let order = match db {
             // The end of the table itself.
             Db::Sqlite(_) => "rowid",

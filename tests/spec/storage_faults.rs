@@ -116,6 +116,18 @@ async fn alarms_of_a_damaged_database_stay_in_the_journal() {
 }
 
 #[actix_web::test]
+async fn a_drill_says_when_its_channels_could_not_be_read() {
+    let app = TestApp::start_beside_games().await;
+    let (game, mut alice) = (game::still(&app).await, app.signed_in(ALICE).await);
+    let drill = format!("/paired-servers/{}/drill", game::pair(&mut alice, &game).await);
+    assert_eq!(alice.post(&drill, None).await.json()["waysKnown"], true);
+    patient(&database(&app)).batch_execute("ALTER TABLE channels RENAME TO channels_gone").unwrap();
+    let drilled = alice.post(&drill, None).await;
+    assert_eq!((drilled.status, &drilled.json()["waysKnown"]), (200, &false.into()), "{}", drilled.text());
+    app.stop().await;
+}
+
+#[actix_web::test]
 async fn alarms_that_were_set_aside_are_reported_and_can_be_taken_back() {
     let app = TestApp::start_beside_games().await;
     let (game, mut alice) = (game::still(&app).await, app.signed_in(ALICE).await);
