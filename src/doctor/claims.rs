@@ -265,7 +265,8 @@ fn listener(variable: &str, answer: &Value) -> Observation {
         false => Observation::broken(
             SUBJECT,
             format!(
-                "{variable} leads to the {} of a companion, and must lead to the {}; correct the reverse proxy, or {variable}",
+                "{variable} leads to the {} of a companion, and must lead to the {}; correct the reverse proxy, or \
+                 {variable}",
                 named(is_relay),
                 named(wanted)
             ),
