@@ -281,27 +281,6 @@ pub fn hasten_all(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     Ok(hastened)
 }
 
-/// Makes notices due of which nothing was sent yet: the user's rules for the server have changed, and each is looked at
-/// by the new ones.
-pub fn hasten_unsent(db: &mut Db, server: &ServerId, user: &UserId, now: Timestamp) -> Result<(), DbError> {
-    let waiting = notices::table
-        .filter(notices::server_id.eq(server.as_str()))
-        .filter(notices::user_id.eq(user.as_str()))
-        .filter(notices::due_at.gt(now));
-    let mut unsent: Vec<String> = waiting.select(notices::incident_id).load(db)?;
-    if unsent.is_empty() {
-        return Ok(());
-    }
-    let of_user = deliveries::table.filter(deliveries::user_id.eq(user.as_str()));
-    let sent = of_user.filter(deliveries::incident_id.eq_any(&unsent)).select(deliveries::incident_id);
-    let sent: Vec<String> = sent.load(db)?;
-    unsent.retain(|incident| !sent.contains(incident));
-    let hastened =
-        notices::table.filter(notices::user_id.eq(user.as_str())).filter(notices::incident_id.eq_any(unsent));
-    diesel::update(hastened).set(notices::due_at.eq(now)).execute(db)?;
-    Ok(())
-}
-
 /// Deletes a batch of the notices before this time, and their messages; returns how many notices.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     Ok(purge_oldest!(db, notices, opened_at, before))

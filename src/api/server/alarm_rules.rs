@@ -13,7 +13,7 @@ use crate::{
         context::ApiContext,
         extract::{json::Json, paired_server::WatchedServer},
     },
-    db::{access, alarm_rules, channels, engine::pool::Db, notices},
+    db::{access, alarm_rules, channels, engine::pool::Db, late_notices},
     domain::{
         escalation::{AlarmRules, EscalationStep, only_raids},
         ids::ChannelId,
@@ -109,7 +109,7 @@ pub async fn update(
         let known: BTreeSet<ChannelId> = channels::list(db, &user.id)?.iter().map(|channel| channel.id()).collect();
         rules.check(&known).map_err(|(field, fault)| ApiError::invalid(field, fault.to_string()))?;
         alarm_rules::put(db, &id, &user.id, &rules)?;
-        notices::hasten_unsent(db, &id, &user.id, now)?;
+        late_notices::hasten_unsent(db, &id, &user.id, now)?;
         Ok(rules)
     };
     Ok(HttpResponse::Ok().json(context.pool.write(put).await?))

@@ -69,7 +69,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     notice_messages::cancel(db, &[key.to_owned()], now()).unwrap();
     incidents::whole(db, key).unwrap();
     notices::server_of(db, key, user).unwrap();
-    notices::hasten_unsent(db, server, user, now()).unwrap();
+    late_notices::hasten_unsent(db, server, user, now()).unwrap();
     let line = SpokenLine { state: SpokenState::Queued, fault: None, queued_at: now(), ended_at: None };
     spoken_alarms::put(db, server, key, line).unwrap();
     spoken_alarms::get(db, server, key).unwrap();

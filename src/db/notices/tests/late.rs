@@ -1,0 +1,89 @@
+//! Channels and rules that come while an alarm goes on.
+
+use super::*;
+
+fn add(pool: &Pool, user: &str, id: &str, at: Timestamp) {
+    let channel = channel(id, user, ChannelKind::Ntfy, id);
+    let insert = |db: &mut Db| {
+        channels::insert(db, &channel, 9)?.unwrap();
+        late_notices::open(db, &user.into(), at)
+    };
+    pool.write_blocking(insert).unwrap();
+}
+
+/// The message of the guest's webhook, which is sent then.
+fn hook(pool: &Pool, at: i64) -> NoticeDelivery {
+    sent(pool, later(at)).into_iter().find(|message| message.channel_id == "hook").unwrap()
+}
+
+const REFUSED: DeliveryOutcome =
+    DeliveryOutcome::Failed { status: Some(403), fault: ChannelFault::Refused, retry_at: None };
+
+#[test]
+fn a_channel_that_is_added_rings_when_the_only_one_was_gone_or_failed() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        let rules = AlarmRules { rounds: 1, ..AlarmRules::default() };
+        put_rules(pool, &server, "guest", &rules);
+        ring(pool, &server, 1);
+        pool.write_blocking(|db| Ok(diesel::delete(crate::db::schema::channels::table.find("hook")).execute(db)?))
+            .unwrap();
+        step(pool, later(0));
+        assert_eq!(due_at(pool, "guest"), None, "no channel is left");
+        add(pool, "guest", "second", later(10));
+        assert_eq!(due_at(pool, "guest"), Some(later(10)));
+        step(pool, later(10));
+        let messages = sent(pool, later(10));
+        let second = messages.iter().find(|message| message.channel_id == "second").unwrap();
+        end(pool, second, &REFUSED, later(11));
+        step(pool, later(11));
+        assert_eq!(due_at(pool, "guest"), None, "there is one round");
+        add(pool, "guest", "third", later(20));
+        step(pool, later(20));
+        let messages = sent(pool, later(20));
+        let of_guest: Vec<_> = messages.iter().filter(|message| message.user_id == "guest").collect();
+        assert_eq!((of_guest.len(), of_guest[0].round), (1, 1), "the first step of another round");
+    });
+}
+
+#[test]
+fn a_round_that_waits_for_its_time_begins_when_nothing_of_the_last_is_on_its_way() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        end(pool, &hook(pool, 0), &REFUSED, later(1));
+        assert_eq!(due_at(pool, "guest"), Some(later(180)), "the next round");
+        pool.write_blocking(|db| late_notices::open(db, &"guest".into(), later(20))).unwrap();
+        step(pool, later(20));
+        let again = hook(pool, 20);
+        assert_eq!(again.round, 1);
+        end(pool, &again, &ACCEPTED, later(21));
+        let planned = due_at(pool, "guest");
+        add(pool, "guest", "second", later(30));
+        assert_eq!(due_at(pool, "guest"), planned, "the guest was reached");
+    });
+}
+
+#[test]
+fn rules_that_are_switched_on_ring_while_the_alarm_goes_on() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        let off = AlarmRules { enabled: false, ..AlarmRules::default() };
+        put_rules(pool, &server, "guest", &off);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        assert_eq!(due_at(pool, "guest"), None);
+        put_rules(pool, &server, "guest", &AlarmRules::default());
+        let hasten =
+            |at| pool.write_blocking(|db| late_notices::hasten_unsent(db, &server, &"guest".into(), at)).unwrap();
+        hasten(later(901));
+        assert_eq!(due_at(pool, "guest"), None, "the alarm is quiet");
+        hasten(later(30));
+        step(pool, later(30));
+        assert_eq!(hook(pool, 30).round, 0);
+        let planned = due_at(pool, "guest");
+        hasten(later(40));
+        assert_eq!(due_at(pool, "guest"), planned, "a message is on its way");
+    });
+}
