@@ -711,7 +711,7 @@ async fn a_refused_bundle_is_shown_until_a_newer_one_works_or_its_owner_dismisse
     let at = json!("2026-11-21T13:00:00.000Z");
     assert_eq!((&refusal["deviceLabel"], &refusal["reason"]), (&json!("Living room"), &json!("login_refused")));
     assert_eq!((&refusal["uploadedAt"], &refusal["refusedAt"]), (&at, &at));
-    assert!(refusal["advice"].as_str().unwrap().contains("run the helper again"), "{refusal}");
+    assert!(refusal["advice"].as_str().unwrap().contains("sign in with the game again"), "{refusal}");
     assert_eq!((&shown["staged"], &shown["state"]), (&Value::Null, &json!("proven")));
 
     // The old one logs in again, and the service restarts: it is still there.
@@ -865,7 +865,7 @@ async fn readiness_reports_which_paths_are_up_and_what_to_do() {
     game.set_token(TEAM[0].0, None);
     game.restart().await.unwrap();
     client.until(&server, |state| state["server"]["connection"] == "rejected").await;
-    let refused = [Some("press pair in the game"), Some("run the helper again")];
+    let refused = [Some("press pair in the game"), Some("sign in with the game again")];
     readiness(&test, &mut alice, &server, (false, false, false), refused).await;
 
     let mut bob = test.app.signed_in(BOB).await;
@@ -905,7 +905,10 @@ async fn a_drill_is_delivered_like_an_alarm_and_counts_its_sockets() {
     let answer = alice.post(&path, None).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let drill = client.expect("raid").await;
-    assert_eq!(answer.json(), json!({ "incident": drill["incident"], "sockets": 1, "channels": [], "teamChat": null }));
+    assert_eq!(
+        answer.json(),
+        json!({ "incident": drill["incident"], "sockets": 1, "channels": [], "teamChat": null, "waysKnown": true })
+    );
     assert_eq!((&drill["drill"], &drill["count"], &drill["update"]), (&json!(true), &json!(1), &json!(false)));
     assert_ne!(drill["incident"], raid["incident"]);
     test.ledger_until(&[("push", "Base alarm", "opened", Some(1)), ("drill", "Drill", "opened", Some(1))]).await;
