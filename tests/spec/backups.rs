@@ -387,6 +387,7 @@ async fn who_erased_themselves_since_a_backup_stays_erased_after_its_restore() {
     let database = Database::Sqlite(into.path().join("companion.db"));
     assert_eq!(accounts(&database, ALICE), 1, "the older backup knows the user");
     fs::copy(&list, into.path().join("erasures.list")).unwrap();
+    fs::copy(app.directory().join("secrets.env"), into.path().join("secrets.env")).unwrap();
     let url = format!("sqlite:{}", into.path().join("companion.db").display());
     let again = TestApp::start_in(into, url, &[]).await;
     assert_eq!((accounts(&database, ALICE), accounts(&database, BOB)), (0, 1));

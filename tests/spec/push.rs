@@ -865,7 +865,7 @@ async fn readiness_reports_which_paths_are_up_and_what_to_do() {
     game.set_token(TEAM[0].0, None);
     game.restart().await.unwrap();
     client.until(&server, |state| state["server"]["connection"] == "rejected").await;
-    let refused = [Some("press pair in the game"), Some("sign in with the game again")];
+    let refused = [Some("press pair in the game"), Some("run the helper again")];
     readiness(&test, &mut alice, &server, (false, false, false), refused).await;
 
     let mut bob = test.app.signed_in(BOB).await;

@@ -158,12 +158,14 @@ async fn a_switch_turns_back_although_the_service_ends_before_the_answer() {
     room.say(MARLOW, "!gate on 60s");
     let gate = GATE_SWITCH.to_string();
     room.client.until(&room.server, |state| state["devices"][&gate]["turnsBack"]["value"] == false).await;
-    room.game.faults(|faults| faults.stuck = false);
-    room.game.world(|world| world.set_switch(GATE_SWITCH, true)).unwrap();
     let mut room = room.restart().await;
     room.client.until(&room.server, |state| is_complete(state, 1)).await;
+    room.game.faults(|faults| faults.stuck = false);
+    room.game.world(|world| world.set_switch(GATE_SWITCH, true)).unwrap();
+    room.client.until(&room.server, |state| state["devices"][&gate]["value"] == true).await;
     room.pass(TimeDelta::seconds(61));
-    assert_eq!(room.answer().await, "Gate is off again");
+    // The service may have said before its end that there is no answer.
+    while room.answer().await != "Gate is off again" {}
 }
 
 #[actix_web::test]
