@@ -1,5 +1,5 @@
-// Figures of the dashboard, in a real browser against a demo of its own: `node figures.mjs [load] [frames] [memory]
-// [overlay]`. Nothing here fails; what they must be is in docs/web.md. Other load of the machine makes them worse, so it is
+// Figures of the dashboard, in a real browser against a demo of its own: `node figures.mjs [load] [visits] [frames]
+// [memory] [overlay]`. Nothing here fails; what they must be is in docs/web.md. Other load of the machine makes them worse, so it is
 // printed, too. MINUTES: of `memory` and `overlay`.
 
 import { loadavg } from "node:os";
@@ -22,6 +22,7 @@ const live = (page) => page.getByRole("status", { name: "Connection" }).filter({
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 if (does("load")) await load();
+if (does("visits")) await visits();
 if (does("frames"))
   for (const size of [
     [390, 844],
@@ -34,10 +35,8 @@ if (does("overlay")) await memory(await overlayPath());
 await browser.close();
 await demo.stop();
 
-/** Bytes of the first visit, the time to the first raid, and times of first and repeated visits on a long line. */
+/** Bytes of the first visit, and the time to the first raid. */
 async function load() {
-  // The link that is opened then ends this session.
-  await visits();
   const { page, close } = await openPage(browser, demo, { path: "/status" });
   const session = await page.context().newCDPSession(page);
   await session.send("Network.enable");
@@ -59,8 +58,10 @@ async function load() {
   await close();
 }
 
-/** First and repeated visits, each from the first byte that is asked for to the frame, and to the live state. */
+/** First and repeated visits on a long line, each from the first byte that is asked for to the frame, and to the live state. */
 async function visits() {
+  // The link that is opened for the load has ended the session of the other demo.
+  const demo = await startDemo();
   const { page, close } = await openPage(browser, demo, { path: "/status" });
   const session = await page.context().newCDPSession(page);
   const line = { offline: false, latency: ROUND_TRIP, downloadThroughput: -1, uploadThroughput: -1 };
@@ -88,6 +89,7 @@ async function visits() {
   for (const name of ["frame", "live state"])
     say(`visits at ${ROUND_TRIP} ms, until there is the ${name}: ${words(times.map((time) => time[name]))}`);
   await close();
+  await demo.stop();
 }
 
 function kindOf({ url }, type) {
