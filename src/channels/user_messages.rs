@@ -1,12 +1,19 @@
 //! Messages to a user that are about no alarm, by all of their channels that work.
 
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use futures_util::{StreamExt as _, stream};
+
 use crate::{
     channels::{figures, sender::Channels},
     clients::channels::{ChannelFailure, TakenMessage},
+    crypto::digest::sha256_hex,
     db::{
         channels::{self, StoredChannel},
         engine::{error::DbError, pool::Db},
         notices,
+        query_failures::log_failure,
     },
     domain::{
         alarm_notice::AlarmNotice,
@@ -15,7 +22,62 @@ use crate::{
         ids::{ChannelId, UserId},
         time::Timestamp,
     },
+    panics::{self, Part},
 };
+
+/// Interval of the looks at what is due.
+const LOOK_EVERY: TimeDelta = TimeDelta::minutes(1);
+/// Warnings of one look; others have their turn in the next one.
+const WARNINGS: i64 = 500;
+/// Messages at once.
+const AT_ONCE: usize = 8;
+/// Digits of a message's id.
+const ID_DIGITS: usize = 32;
+
+/// A kind of warning that users get by their channels.
+pub struct WarningKind<D> {
+    /// The warnings that are due now, at most so many.
+    pub list: fn(&mut Db, Timestamp, i64) -> Result<Vec<D>, DbError>,
+    /// The id under which a panic is logged.
+    pub id: fn(&D) -> &str,
+    /// Log texts for failures of the database: what is due was not read, or what was sent was not stored.
+    pub unread: &'static str,
+    pub unstored: &'static str,
+}
+
+/// Sends the warnings of this kind when they are due, without end, until it is aborted.
+pub async fn warn_when_due<D: Send + 'static>(
+    channels: Arc<Channels>,
+    kind: WarningKind<D>,
+    warn: impl AsyncFn(&Channels, &D, Timestamp) -> Result<(), DbError>,
+) {
+    let WarningKind { list, id, unread, unstored } = kind;
+    let (channels, warn) = (&*channels, &warn);
+    loop {
+        let looked = channels.clock.moment();
+        let now = looked.stamp;
+        match channels.pool.read(move |db| list(db, now, WARNINGS)).await {
+            Ok(due) => {
+                let warned = stream::iter(due).for_each_concurrent(AT_ONCE, |due| async move {
+                    let warned = warn(channels, &due, now);
+                    if let Some(Err(error)) = panics::caught(Part::Channels, id(&due), warned).await {
+                        log_failure(unstored, &error);
+                    }
+                });
+                warned.await;
+            }
+            Err(error) => log_failure(unread, &error),
+        }
+        channels.clock.reach(looked + LOOK_EVERY).await;
+    }
+}
+
+/// One id for all attempts of a warning.
+pub fn warning_id(warning: &str) -> String {
+    let mut id = sha256_hex(warning.as_bytes());
+    id.truncate(ID_DIGITS);
+    id
+}
 
 /// A message by each channel, and its outcome.
 pub struct SentMessages(Vec<(StoredChannel, Result<TakenMessage, ChannelFailure>)>);
