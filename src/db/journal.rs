@@ -33,7 +33,7 @@ pub use self::{
     replay::{REFUSED, refused_bytes, replay, take_out, waiting},
 };
 use self::{
-    file::{LARGEST, open_file},
+    file::{LARGEST, open_file, replace},
     line::{Line, lengths, read},
 };
 use crate::{
@@ -41,8 +41,6 @@ use crate::{
     domain::ids::ServerId,
 };
 
-/// Where it is written again, before it takes that name.
-const REWRITTEN: &str = "alarms.journal.new";
 /// Bytes of it for the lines of one server: thousands of incidents.
 const SHARE: u64 = 1 << 20;
 /// Servers with fewer bytes than `SMALL` have the last part of the file for themselves.
@@ -410,14 +408,7 @@ impl OpenJournal {
             bytes.insert(server, line.len() as u64);
             text.extend_from_slice(&line);
         }
-        let path = self.directory.join(REWRITTEN);
-        // A failed attempt may have left the file.
-        let _ = fs::remove_file(&path);
-        let mut file = open_file(&path)?;
-        let _ = reserve(&file);
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&path, self.directory.join(JOURNAL))?;
+        let file = replace(&self.directory, JOURNAL, &text, |file| drop(reserve(file)))?;
         (self.file, self.torn) = (file, false);
         self.merged = text.len() as u64;
         self.text = text;

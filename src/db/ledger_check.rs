@@ -1,7 +1,7 @@
 //! A look at the tables that an alarm is written to, and at those by which channels send it, small enough for every
-//! minute: the ends of each table and each index at which the next row is added. A page of these that is damaged keeps every alarm out. A damaged page further
-//! back is not seen here: it keeps out only what reads or changes that row, and `companion doctor` looks through all of a
-//! file.
+//! minute: the ends of each table and each index at which the next row is added. A page of these that is damaged keeps
+//! every alarm out. A damaged page further back is not seen here: it keeps out only what reads or changes that row, and
+//! `companion doctor` looks through all of a file.
 
 use diesel::{
     QueryableByName, RunQueryDsl as _, sql_query,

@@ -1,8 +1,8 @@
 //! The file of the journal: its name, its bounds, and why it is not used.
 
 use std::{
-    fs::{File, OpenOptions},
-    io,
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
@@ -31,6 +31,23 @@ pub fn check(directory: &Path) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes a file of this directory again, whole or not at all, and returns it, open to append to it. `prepare` is applied
+/// to the new file while it is empty. Until the directory is flushed, a power cut may bring the earlier one back.
+pub fn replace(directory: &Path, name: &str, text: &[u8], prepare: fn(&File)) -> io::Result<File> {
+    let unfinished = directory.join(format!("{name}.new"));
+    // A failed attempt may have left it.
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = open_file(&unfinished)?;
+    prepare(&file);
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, directory.join(name))?;
+    Ok(file)
 }
 
 /// Opens the journal to append to it; made if absent, for its owner alone.

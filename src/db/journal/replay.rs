@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    file::{JOURNAL, JournalError, LARGEST, open_file},
+    file::{JOURNAL, JournalError, LARGEST, open_file, replace},
     line::{Line, lengths, read, without},
 };
 use crate::{
@@ -104,24 +104,14 @@ pub fn replay(directory: &Path, pool: &Pool, deleted: &BTreeSet<ServerId>) -> Re
 /// [`REFUSED`]. Blocks. Call it while no journal is open there.
 pub fn take_out(directory: &Path, servers: &BTreeSet<ServerId>) -> io::Result<()> {
     for name in [JOURNAL, REFUSED] {
-        let (path, new) = (directory.join(name), directory.join(format!("{name}.new")));
-        let text = match fs::read(&path) {
+        let text = match fs::read(directory.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             read => read?,
         };
         let kept = without(&text, servers);
-        if kept.len() == text.len() {
-            continue;
+        if kept.len() != text.len() {
+            replace(directory, name, &kept, |_| ())?;
         }
-        // A process before this one may have left it.
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = open_file(&new)?;
-        file.write_all(&kept)?;
-        file.sync_all()?;
-        fs::rename(new, path)?;
     }
     File::open(directory)?.sync_all()
 }
