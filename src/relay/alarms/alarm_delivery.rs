@@ -8,7 +8,7 @@
 mod alarm_values;
 mod incident_line;
 mod incident_news;
-mod loading;
+pub mod loading;
 mod publishing;
 
 use std::{

@@ -21,8 +21,6 @@ pub struct IncidentNews {
     pub(super) received_at: Option<ReceivedAt>,
     /// The line in the log of the incident that this alarm opened.
     pub(super) opened: Option<IncidentLine>,
-    /// Earlier alarms whose lines in the team's chat were not said when the previous process ended.
-    pub(super) unsaid: Vec<Raid>,
     /// Held until the sockets have taken it.
     pub(super) undelivered: Option<UnsavedGuard>,
 }
@@ -31,11 +29,6 @@ impl IncidentNews {
     /// Changes without an alarm that was received just now.
     pub(super) fn of(changes: Vec<IncidentChange>) -> Self {
         Self { changes, ..Self::default() }
-    }
-
-    /// Takes the earlier alarms that are still to be said in the team's chat.
-    pub fn take_unsaid(&mut self) -> Vec<Raid> {
-        std::mem::take(&mut self.unsaid)
     }
 
     /// The alarms that were received just now and opened an incident, drills too.

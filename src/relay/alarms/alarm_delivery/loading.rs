@@ -34,6 +34,15 @@ struct StoredAlarms {
     unsaid: Vec<Raid>,
 }
 
+/// The alarms of earlier processes that are to be gone on with.
+pub struct LoadedAlarms {
+    pub news: IncidentNews,
+    /// Pushes that are in no incident yet.
+    pub pushes: Vec<PushedAlarm>,
+    /// Alarms whose lines in the team's chat were not said when the previous process ended.
+    pub unsaid: Vec<Raid>,
+}
+
 /// The alarms among these whose lines in the team's chat are to be said by this process.
 fn unsaid(db: &mut Db, server: &ServerId, incidents: &[StoredIncident], now: Timestamp) -> Result<Vec<Raid>, DbError> {
     let mut unsaid = Vec::new();
@@ -48,9 +57,8 @@ fn unsaid(db: &mut Db, server: &ServerId, incidents: &[StoredIncident], now: Tim
 }
 
 impl AlarmDelivery {
-    /// Takes up the incidents of the last day from the ledger, and returns the pushes that are in none yet. Tries until
-    /// the database answers.
-    pub async fn load(self: Rc<Self>) -> (IncidentNews, Vec<PushedAlarm>) {
+    /// Takes up the incidents of the last day from the ledger. Tries until the database answers.
+    pub async fn load(self: Rc<Self>) -> LoadedAlarms {
         let (server, clock) = (self.server.clone(), self.context.clock.clone());
         let read = move |db: &mut Db| {
             let now = clock.now();
@@ -74,10 +82,8 @@ impl AlarmDelivery {
         }
         let mut unsaid = stored.unsaid;
         unsaid.retain(|raid| self.whole_of(&raid.incident).is_none());
-        (
-            IncidentNews { unsaid, ..IncidentNews::of(changes) },
-            stored.waiting.into_iter().map(PushedAlarm::from).collect(),
-        )
+        let pushes = stored.waiting.into_iter().map(PushedAlarm::from).collect();
+        LoadedAlarms { news: IncidentNews::of(changes), pushes, unsaid }
     }
 
     /// Takes up these incidents, merges what rang before they were known, and says what has to be shown and sent.

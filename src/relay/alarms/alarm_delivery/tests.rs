@@ -212,7 +212,7 @@ impl Life {
     }
 
     async fn load(&self) {
-        let (news, pushes) = self.alarms.clone().load().await;
+        let loading::LoadedAlarms { news, pushes, .. } = self.alarms.clone().load().await;
         let sent = self.publish(news);
         tokio::join!(sent.all, join_all(pushes.into_iter().map(|push| self.pushed_alarm(push))));
     }

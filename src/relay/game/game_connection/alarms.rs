@@ -5,7 +5,7 @@ use actix::prelude::*;
 use super::{DeliverPushedAlarm, Drill, GameConnection, ShowAcknowledgement, live_feed::LiveFeed};
 use crate::relay::{
     alarms::{
-        alarm_delivery::{DrillOutcome, FollowedNews, IncidentNews, PushedAlarm},
+        alarm_delivery::{DrillOutcome, FollowedNews, IncidentNews, PushedAlarm, loading::LoadedAlarms},
         received_at::ReceivedAt,
     },
     game::commands::AcknowledgementsErased,
@@ -14,9 +14,9 @@ use crate::relay::{
 impl GameConnection {
     /// Takes up the alarms in the ledger.
     pub(super) fn load_alarms(&mut self, ctx: &mut Context<Self>) {
-        ctx.spawn(self.alarms.clone().load().into_actor(self).map(|(mut news, pushes), connection, ctx| {
-            let received_at = ReceivedAt::now();
-            connection.announce_again(news.take_unsaid(), ctx);
+        ctx.spawn(self.alarms.clone().load().into_actor(self).map(|loaded, connection, ctx| {
+            let (LoadedAlarms { news, pushes, unsaid }, received_at) = (loaded, ReceivedAt::now());
+            connection.announce_again(unsaid, ctx);
             connection.publish_raids(news, ctx);
             for push in pushes {
                 connection.deliver_push(push, received_at, ctx);

@@ -8,8 +8,8 @@ use crate::{
 
 /// Incidents that a start says in the team's chat.
 async fn unsaid(world: &World) -> Vec<String> {
-    let (mut news, _) = world.start_unread(0).alarms.clone().load().await;
-    news.take_unsaid().into_iter().map(|raid| raid.incident).collect()
+    let loaded = world.start_unread(0).alarms.clone().load().await;
+    loaded.unsaid.into_iter().map(|raid| raid.incident).collect()
 }
 
 #[actix::test]
