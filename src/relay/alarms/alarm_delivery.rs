@@ -154,25 +154,28 @@ impl AlarmDelivery {
         })
     }
 
-    /// Stores an alarm that went off on the live link.
-    pub async fn link_alarm(self: Rc<Self>, trigger: AlarmTrigger) -> IncidentNews {
+    /// Stores an alarm that went off on the live link. The end of the process waits for it from the call on, before the
+    /// first poll.
+    pub fn link_alarm(self: Rc<Self>, trigger: AlarmTrigger) -> impl Future<Output = IncidentNews> {
         let received_at = ReceivedAt::now();
         let held = self.context.journal.unsaved_alarms.hold();
-        self.wait_until_known(received_at).await;
-        let now = self.context.clock.moment();
-        let AlarmTrigger { device, name, place, unseen_since } = trigger;
-        let new_id = || self.new_id(now.stamp);
-        let update = self.raids.borrow_mut().alarm(&device, &name, &place, unseen_since, now, new_id);
-        if !update.first_by_path {
-            return self.repeat(update, received_at);
+        async move {
+            self.wait_until_known(received_at).await;
+            let now = self.context.clock.moment();
+            let AlarmTrigger { device, name, place, unseen_since } = trigger;
+            let new_id = || self.new_id(now.stamp);
+            let update = self.raids.borrow_mut().alarm(&device, &name, &place, unseen_since, now, new_id);
+            if !update.first_by_path {
+                return self.repeat(update, received_at);
+            }
+            let alarm = self.ledger_alarm(AlarmPath::Link, &device, &name, &update, now.stamp);
+            let mut write = LedgerWrite { alarms: [(alarm.id.clone(), alarm)].into(), ..Default::default() };
+            // With the alarm, so that it neither rings again after a crash nor is missed.
+            if self.values.borrow_mut().store_on(&device) {
+                write.values.insert(device.to_string(), true);
+            }
+            self.store(update, write, held, received_at).await.1
         }
-        let alarm = self.ledger_alarm(AlarmPath::Link, &device, &name, &update, now.stamp);
-        let mut write = LedgerWrite { alarms: [(alarm.id.clone(), alarm)].into(), ..Default::default() };
-        // With the alarm, so that it neither rings again after a crash nor is missed.
-        if self.values.borrow_mut().store_on(&device) {
-            write.values.insert(device.to_string(), true);
-        }
-        self.store(update, write, held, received_at).await.1
     }
 
     /// Stores that an incident goes on; its update is news if it is due.
@@ -194,18 +197,24 @@ impl AlarmDelivery {
 
     /// Takes up an alarm that came by a push, which arrived then. None if it was taken up before: the ledger and the push
     /// session may both report it.
-    pub async fn take_up(self: Rc<Self>, push: PushedAlarm, received_at: ReceivedAt) -> Option<TakenUpPush> {
+    pub fn take_up(
+        self: Rc<Self>,
+        push: PushedAlarm,
+        received_at: ReceivedAt,
+    ) -> impl Future<Output = Option<TakenUpPush>> {
         let held = self.context.journal.unsaved_alarms.hold();
-        self.wait_until_known(received_at).await;
-        let mut taken_up = self.taken_up.borrow_mut();
-        if taken_up.contains(&push.id) {
-            return None;
+        async move {
+            self.wait_until_known(received_at).await;
+            let mut taken_up = self.taken_up.borrow_mut();
+            if taken_up.contains(&push.id) {
+                return None;
+            }
+            taken_up.push_back(push.id.clone());
+            if taken_up.len() > TAKEN_UP {
+                taken_up.pop_front();
+            }
+            Some(TakenUpPush { push, received_at, held })
         }
-        taken_up.push_back(push.id.clone());
-        if taken_up.len() > TAKEN_UP {
-            taken_up.pop_front();
-        }
-        Some(TakenUpPush { push, received_at, held })
     }
 
     /// Stores an alarm that came by a push; `named`: the paired alarms of its name.

@@ -1,6 +1,7 @@
 //! Above 500 lines: the tests of one struct, which share its world.
 
 mod incident_lines;
+mod stopping;
 mod unsaid_lines;
 
 use actix::prelude::*;
