@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use chrono::{Timelike as _, Utc};
 use companion::{
     api::context::ApiContext,
     clock::Clock,
@@ -202,7 +203,9 @@ async fn a_payment_event_is_applied_once_whenever_the_process_is_killed() {
     let (http, mut random) = (binary::http(), Seeded(SEED));
     for round in 0..ROUNDS {
         let id = provider.subscribe(&format!("cus_{round}"), Some(payer.as_str()), "price_operator");
-        let event = provider.events().pop().unwrap().to_string();
+        let event = provider.events().pop().unwrap();
+        let event_id = event["id"].as_str().unwrap().to_owned();
+        let event = event.to_string();
         let send = |api: &str| {
             let signature = provider.signature(&event);
             let request = http.post(format!("{api}/billing/webhook")).header("stripe-signature", signature);
@@ -219,12 +222,11 @@ async fn a_payment_event_is_applied_once_whenever_the_process_is_killed() {
             let stored = pool.read_blocking(|db| subscriptions::get(db, &id)).unwrap();
             stored.map(|stored| (stored.owned.subscription.status, stored.version))
         };
-        let event_id = provider.events().pop().unwrap()["id"].as_str().unwrap().to_owned();
         let was_settled = pool.read_blocking(|db| payment_events::is_settled(db, &event_id)).unwrap();
         let after_kill = stored();
         assert!(!was_settled || after_kill.is_some(), "round {round}: its effect was stored with it");
 
-        // The provider sends it again, and once more. At night the comparison may store the subscription before.
+        // The provider sends it again, and once more.
         let again = installation.start();
         let mut after = Vec::new();
         for _ in 0..2 {
@@ -234,6 +236,9 @@ async fn a_payment_event_is_applied_once_whenever_the_process_is_killed() {
         }
         drop(again);
         assert_eq!(after[0].0, SubscriptionStatus::Active);
+        // At night (UTC) the comparison of a start may store the subscription before its event comes.
+        let most = if [3, 4].contains(&Utc::now().hour()) { 2 } else { 1 };
+        assert!((1..=most).contains(&after[0].1), "round {round}: its effect was applied once, {after:?}");
         assert_eq!(after[1], after[0], "round {round}: its effect was applied once");
         assert!(!was_settled || after_kill == Some(after[0]), "round {round}: its effect was applied before the kill");
     }
