@@ -7,7 +7,7 @@ use companion::{
         engine::pool::{Db, Pool},
         personal_data::{self, Erased},
         schema::{alarms, chat_lines, incidents, map_notes, timeline},
-        sessions, users,
+        users,
     },
     domain::ids::{SessionId, UserId},
     push::worker::{CredentialChanged, PushWorker, ServersChanged},
@@ -96,10 +96,7 @@ impl Service {
         let (this, now, id) = (self.clone(), world().clock.now(), UserId::from(USERS[ERASED]));
         let sign_in = move |db: &mut Db| {
             users::sign_in(db, &id, &TEAM[ERASED].0.to_string().into(), None, now)?;
-            // Its answer may have been lost.
-            if sessions::owners(db, std::slice::from_ref(&session), now)?.is_empty() {
-                sessions::insert(db, &session, &id, now)?;
-            }
+            life::put_session(db, &session, &id, now)?;
             this.upload(db, ERASED, PHONES[ERASED].1, &world())
         };
         let push = push.clone();

@@ -23,7 +23,7 @@ use companion::{
     },
     domain::{
         game_address::GameAddress,
-        ids::{ServerId, UserId},
+        ids::{ServerId, SessionId, UserId},
         time::Timestamp,
     },
     game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
@@ -295,9 +295,7 @@ impl Service {
             }
             UserAct::SignIn(user, session) => {
                 let now = world.clock.now();
-                let done = self.pool.write(move |db| sessions::insert(db, &session, &user, now)).await;
-                // A conflict: it was stored before, and its answer was lost.
-                return matches!(done, Ok(()) | Err(DbError::Conflict));
+                return self.pool.write(move |db| put_session(db, &session, &user, now)).await.is_ok();
             }
             UserAct::IssueOverlay(number) => return world.overlays[number].issue(&self.pool).await,
             UserAct::RemoveOverlay(number) => return world.overlays[number].remove(&self.pool, hub).await,
@@ -347,6 +345,15 @@ impl Service {
         }
         true
     }
+}
+
+/// Stores a session, unless it is there: the answer of an earlier attempt may have been lost. Refused for a user who is
+/// not there.
+pub fn put_session(db: &mut Db, session: &SessionId, user: &UserId, now: Timestamp) -> Result<(), DbError> {
+    if sessions::owners(db, std::slice::from_ref(session), now)?.is_empty() {
+        sessions::insert(db, session, user, now)?;
+    }
+    Ok(())
 }
 
 /// A start that cannot read the journal, and one that dies when it has stored what is in that and has not emptied it.
@@ -426,6 +433,6 @@ async fn end(stopping: Stopping) {
 }
 
 /// The n-th session of a user.
-pub fn session(user: usize, number: u32) -> companion::domain::ids::SessionId {
+pub fn session(user: usize, number: u32) -> SessionId {
     format!("{}-session-{number}", USERS[user]).into()
 }
