@@ -12,6 +12,7 @@ mod game;
 mod identity;
 mod images;
 mod listen;
+mod lone;
 mod operation;
 mod pairing;
 mod payments;
@@ -41,6 +42,7 @@ pub use self::{
     identity::{Identity, IdentitySettings, ProfileApi},
     images::{ImageBucket, ImageSettings, ImageStorage},
     listen::{Listen, ListenSettings},
+    lone::lone_settings,
     operation::{Operation, OperationSettings},
     pairing::PairingSettings,
     payments::{PaymentSettings, Payments},

@@ -21,8 +21,8 @@ use companion::{
     clients::http,
     clock::Clock,
     config::{
-        Config, Database, InvalidSettings, Settings, StoragePlaces, fresh_secrets, read_env_file, take_data_dir,
-        with_sources,
+        Config, Database, InvalidSettings, Settings, StoragePlaces, fresh_secrets, lone_settings, read_env_file,
+        take_data_dir, with_sources,
     },
     crypto::{self, account_mark::AccountMarks, keys::Purpose, random::Random},
     db::{
@@ -197,8 +197,10 @@ fn main() -> ExitCode {
     // The file of variables that the command line names, or a local one, for development; the environment has precedence.
     let (unread, _) = with_sources(Cli::command(), None);
     let file = read_env_file(env_file(&unread.get_matches()).as_deref());
-    let (command, mut sources) = with_sources(Cli::command(), file.as_ref().ok().and_then(Option::as_deref));
-    let mut cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    let (mut command, mut sources) = with_sources(Cli::command(), file.as_ref().ok().and_then(Option::as_deref));
+    let matches = command.get_matches_mut();
+    sources.warnings.extend(lone_settings(&command, &matches));
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let log_format = LogFormat::from_str(cli.log_format.trim(), true).unwrap_or_else(|_| {
         sources.faults.push("LOG_FORMAT is neither text nor json".to_owned());
         LogFormat::default()

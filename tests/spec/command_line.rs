@@ -108,6 +108,30 @@ fn a_name_that_is_set_twice_in_a_file_is_said() {
 }
 
 #[test]
+fn a_setting_that_does_nothing_without_another_one_is_said() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("it.env"), "REGISTRATION_PROJECT=other\nPAYMENT_AUTOMATIC_TAX=false\n")
+        .unwrap();
+    std::fs::write(directory.path().join("key"), "AIza\n").unwrap();
+    let region = [("IMAGES_S3_REGION", "eu-central-1")];
+    let (code, text) = check_config(&directory, &region, &["--env-file=it.env", "--player-stats-poll-seconds=30"]);
+    for (setting, needed) in [
+        ("REGISTRATION_PROJECT", "REGISTRATION_API_KEY"),
+        ("IMAGES_S3_REGION", "IMAGES_S3_BUCKET"),
+        ("PLAYER_STATS_POLL_SECONDS", "PLAYER_STATS_URL"),
+    ] {
+        let warning = format!("warning: {setting} is set without {needed}, and does nothing alone\n");
+        assert!(code == Some(0) && text.contains(&warning), "{warning}{text}");
+    }
+    assert!(!text.contains("PAYMENT_AUTOMATIC_TAX"), "it is off: {text}");
+    // A key that is in a file is one.
+    let key = directory.path().join("key");
+    let key = [("REGISTRATION_API_KEY_FILE", key.to_str().unwrap())];
+    let (code, text) = check_config(&directory, &key, &["--env-file=it.env"]);
+    assert!(code == Some(0) && !text.contains("REGISTRATION_PROJECT"), "{text}");
+}
+
+#[test]
 fn every_variable_that_is_blank_is_absent() {
     let directory = TempDir::new().unwrap();
     let example = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/.env.example")).unwrap();
