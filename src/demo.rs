@@ -372,8 +372,11 @@ impl Demo {
             }
         };
         let stopped = self.server.run_until_stopped(shutdown).await;
-        raids.abort();
-        browsers.abort();
+        // What they hold is dropped while the runtime is there.
+        for task in [raids, browsers] {
+            task.abort();
+            let _ = task.await;
+        }
         stopped
     }
 }

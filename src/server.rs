@@ -9,12 +9,14 @@ mod own_addresses;
 pub mod retention;
 mod start_error;
 pub mod stopping;
+mod tasks;
 mod waiting;
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use actix::Addr;
 use actix_web::{dev, rt, web};
+use tokio::task::JoinError;
 
 use crate::{
     api::{
@@ -56,6 +58,7 @@ use self::{
     listeners::{Doors, Listeners},
     opening::InUse,
     stopping::Stopping,
+    tasks::Tasks,
 };
 pub use self::{
     opening::{OpenDatabase, migrate},
@@ -168,11 +171,12 @@ impl Server {
 
     /// Serves until `shutdown` ends, then stops in order.
     pub async fn run_until_stopped(mut self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let rotation = rt::spawn(rotation::run(self.context.keys.vault.clone()));
-        let own_addresses = rt::spawn(own_addresses::watch(self.context.clone(), [self.api_addr, self.relay_addr]));
+        let (mut tasks, mut upkeep) = (Tasks::default(), Tasks::default());
+        tasks.spawn(rotation::run(self.context.keys.vault.clone()));
+        tasks.spawn(own_addresses::watch(self.context.clone(), [self.api_addr, self.relay_addr]));
         let data_dir = self.context.settings.data_dir.clone();
         let context = self.context.clone();
-        let upkeep = rt::spawn(async move {
+        upkeep.spawn(async move {
             tokio::join!(
                 api::operation::metrics::upkeep(),
                 memory::give_back(),
@@ -189,21 +193,26 @@ impl Server {
             kept: self.kept,
             drain: self.drain,
         };
-        let billing = self.context.services.billing.clone().map(|billing| rt::spawn(billing::worker::run(billing)));
-        let registrar = self.context.services.registrar.clone().map(|registrar| rt::spawn(registrar.run()));
-        let channels = rt::spawn(channels::worker::run(self.context.services.channels.clone()));
-        let warnings = rt::spawn(channels::expiry_warnings::run(self.context.services.channels.clone()));
-        let emergencies = rt::spawn(channels::emergencies::run(self.context.services.channels.clone()));
-        let disabled = rt::spawn(channels::disabled_warnings::run(self.context.services.channels.clone()));
+        let services = &self.context.services;
+        if let Some(billing) = services.billing.clone() {
+            tasks.spawn(billing::worker::run(billing));
+        }
+        if let Some(registrar) = services.registrar.clone() {
+            tasks.spawn(registrar.run());
+        }
+        tasks.spawn(channels::worker::run(services.channels.clone()));
+        tasks.spawn(channels::expiry_warnings::run(services.channels.clone()));
+        tasks.spawn(channels::emergencies::run(services.channels.clone()));
+        tasks.spawn(channels::disabled_warnings::run(services.channels.clone()));
         let catalogue = self.context.caches.catalogue.clone();
-        let catalogue = rt::spawn(async move { catalogue.run().await });
-        let sweep = rt::spawn(retention::sweep(self.context));
+        tasks.spawn(async move { catalogue.run().await });
+        tasks.spawn(retention::sweep(self.context));
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
         let mut failure = None;
         tokio::select! {
-            ended = &mut api => ended.map_err(io::Error::other)??,
-            ended = &mut relay => ended.map_err(io::Error::other)??,
+            ended = &mut api => failure = failure_of(ended),
+            ended = &mut relay => failure = failure_of(ended),
             () = shutdown => {}
             () = core_ended(&stopping.hub, &stopping.push) => {
                 failure = Some("the relay's hub or the push worker has failed".to_owned());
@@ -215,20 +224,11 @@ impl Server {
                 failure = Some(reason);
             }
         }
-        sweep.abort();
-        catalogue.abort();
-        channels.abort();
-        warnings.abort();
-        disabled.abort();
-        emergencies.abort();
-        rotation.abort();
-        own_addresses.abort();
-        billing.inspect(|billing| billing.abort());
-        registrar.inspect(|registrar| registrar.abort());
+        tasks.end().await;
         stopping.end_sessions().await;
         tokio::join!(relay_handle.stop(true), api_handle.stop(true));
         stopping.flush().await;
-        upkeep.abort();
+        upkeep.end().await;
         match last_run::note_end(&data_dir) {
             Ok(()) => {}
             Err(_) if !data_dir.exists() => log::error!(
@@ -310,6 +310,11 @@ fn listener_context(
         started: context.health.started,
         refusals: context.limits.refusals.clone(),
     }
+}
+
+/// The reason for which a listener's server ended, if it failed.
+fn failure_of(ended: Result<io::Result<()>, JoinError>) -> Option<String> {
+    ended.map_err(io::Error::other).flatten().err().map(|error| error.to_string())
 }
 
 /// Completes with the reason when another process serves from this database.

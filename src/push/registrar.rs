@@ -12,7 +12,7 @@ use std::{
 use actix::Addr;
 use chrono::TimeDelta;
 use secrecy::ExposeSecret as _;
-use tokio::time::timeout;
+use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -172,13 +172,16 @@ impl Registrar {
     /// Goes on with what is due, without end: renewals, steps that failed and may succeed, and what the end of an earlier
     /// process cut off.
     pub async fn run(self: Arc<Self>) {
+        // They end with this task.
+        let mut working = JoinSet::new();
         loop {
+            while working.try_join_next().is_some() {}
             let now = self.clock.now();
             match self.pool.read(move |db| push_registrations::list_due(db, now, 2 * AT_ONCE as i64)).await {
                 Ok(due) => {
                     for user in due {
                         let registrar = self.clone();
-                        actix::spawn(async move { registrar.proceed(&user).await });
+                        working.spawn_local(async move { registrar.proceed(&user).await });
                     }
                 }
                 Err(error) => log_failure("registrations that are due were not read", &error),

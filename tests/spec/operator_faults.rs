@@ -40,7 +40,8 @@ struct Served {
 impl Served {
     fn start(directory: &Path, flags: &[&str]) -> Self {
         let mut command = companion(directory);
-        command.arg("serve").args(ALONE).args(FREE_PORTS).args(flags);
+        let known: Vec<String> = ALONE.iter().chain(&FREE_PORTS).map(|flag| (*flag).to_owned()).collect();
+        command.arg("serve").args(with_flags(&known, flags));
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap()).lines();
         Self { process, log, read: Vec::new() }
@@ -221,6 +222,27 @@ async fn a_database_that_keeps_connections_out_is_waited_for() {
     allow(true);
     let mut browser = served.browser();
     assert_eq!(browser.get("/ready").await.status, 200);
+}
+
+#[actix_web::test]
+async fn a_process_that_loses_the_lock_while_a_neighbour_does_not_answer_ends_without_a_panic() {
+    let Some(postgres) = Postgres::create() else { return };
+    // It takes the question whether users can sign in, and never answers.
+    let neighbour = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let login = format!("--identity-login-url=http://{}/login", neighbour.local_addr().unwrap());
+    let directory = TempDir::new().unwrap();
+    let mut served = Served::start(directory.path(), &[&format!("--database-url={}", postgres.url()), &login]);
+    served.browser();
+    let _asked = neighbour.accept().unwrap();
+    let _other = postgres.take_serving_lock();
+    let line = served.line("this process no longer serves");
+    assert!(line.contains("no companion that serves"), "{line}");
+    for line in served.log.by_ref() {
+        served.read.push(line.unwrap());
+    }
+    assert_eq!(served.process.wait().unwrap().code(), Some(1));
+    let log = served.read.join("\n");
+    assert!(!log.contains("panicked"), "{log}");
 }
 
 #[actix_web::test]

@@ -2,7 +2,14 @@
 
 use std::env;
 
-use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
+use companion::db::engine::lock_holder::SERVING_LOCK;
+use diesel::{Connection as _, PgConnection, RunQueryDsl as _, connection::SimpleConnection as _};
+
+#[derive(diesel::QueryableByName)]
+struct Taken {
+    #[diesel(sql_type = diesel::sql_types::Integer)]
+    taken: i32,
+}
 
 pub struct Postgres {
     server: String,
@@ -38,6 +45,21 @@ impl Postgres {
             self.name
         );
         PgConnection::establish(&self.server).unwrap().batch_execute(&end).unwrap();
+    }
+
+    /// Takes the lock under which a companion serves, from the one that has it. It is free again when the connection is
+    /// dropped.
+    #[allow(dead_code, reason = "for the tests of faults")]
+    pub fn take_serving_lock(&self) -> PgConnection {
+        let mut connection = PgConnection::establish(&self.url()).unwrap();
+        let take = format!("SELECT pg_try_advisory_lock({SERVING_LOCK})::int AS taken");
+        loop {
+            self.end("companion serves");
+            // That process asks again within half a second, and may be quicker.
+            if diesel::sql_query(&take).get_result::<Taken>(&mut connection).unwrap().taken == 1 {
+                return connection;
+            }
+        }
     }
 
     pub fn url(&self) -> String {
