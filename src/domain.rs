@@ -44,6 +44,7 @@ pub mod item_search;
 pub mod items;
 pub mod limits;
 pub mod link_reason;
+pub mod look_rest;
 pub mod map;
 pub mod monument;
 pub mod notice_step;

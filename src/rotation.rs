@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     db::{engine::error::DbError, query_failures::log_failure},
+    domain::look_rest::rest_after,
     vault::{InspectedBatch, SecretTable, UnreadableSecret, Vault},
 };
 
@@ -19,8 +20,7 @@ const BATCH: usize = 50;
 pub const PAUSE: Duration = Duration::from_millis(100);
 /// Rest between two passes.
 const EVERY: Duration = Duration::from_secs(60);
-/// Time between two inspections of all secrets, and while some do not open.
-const INSPECTED_EVERY: Duration = Duration::from_secs(3_600);
+/// The longest rest between two inspections while some secrets do not open.
 const EVERY_UNREADABLE: Duration = Duration::from_secs(600);
 /// Secrets that a pass names; it counts the rest.
 const NAMED: usize = 100;
@@ -80,7 +80,7 @@ pub async fn inspection(vault: &Vault, pause: Duration) -> Result<UnreadableSecr
 
 /// Passes and inspections without end.
 pub async fn run(vault: Vault) {
-    let (mut known, mut inspected) = (UnreadableSecrets::default(), None::<Instant>);
+    let (mut known, mut inspected) = (UnreadableSecrets::default(), None::<(Instant, Duration)>);
     loop {
         let mut rest = EVERY;
         match pass(&vault, PAUSE).await {
@@ -88,19 +88,20 @@ pub async fn run(vault: Vault) {
                 if done.resealed > 0 {
                     log::info!("re-sealed {} secrets with key {}", done.resealed, vault.key_version());
                 }
-                let is_due = inspected.is_none_or(|at| at.elapsed() >= INSPECTED_EVERY);
+                let is_due = inspected.is_none_or(|(at, took)| at.elapsed() >= rest_after(took));
                 if is_due || done.unreadable.count > 0 || known.count > 0 {
+                    let began = Instant::now();
                     match inspection(&vault, PAUSE).await {
                         Ok(unreadable) => {
-                            inspected = Some(Instant::now());
+                            inspected = Some((Instant::now(), began.elapsed()));
                             report(&vault, &known, &unreadable);
                             known = unreadable;
                         }
                         Err(error) => log_failure("stored secrets could not be inspected", &error),
                     }
                 }
-                if known.count > 0 {
-                    rest = EVERY_UNREADABLE;
+                if let (1.., Some((_, took))) = (known.count, inspected) {
+                    rest = rest_after(took).min(EVERY_UNREADABLE);
                 }
             }
             Err(error) => log_failure("the rotation of keys pauses", &error),

@@ -1,11 +1,12 @@
-//! Reads all rows of the database once an hour, with the ties between them, and soon after a query met one that cannot be read.
+//! Reads all rows of the database again and again, with the ties between them: each minute while that is quick, at least
+//! once an hour, and soon after a query met one that cannot be read.
 
 use std::{
     sync::{PoisonError, atomic::Ordering},
     time::Duration,
 };
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     api::context::ApiContext,
@@ -15,13 +16,11 @@ use crate::{
         row_checks::{ROW_CHECKS, UnreadableRow},
         ties,
     },
+    domain::look_rest::{SHORTEST, rest_after},
 };
 
-/// Time between two looks, and while some rows cannot be read.
-const EVERY: Duration = Duration::from_secs(3_600);
+/// The longest rest between two looks while some rows cannot be read.
 const EVERY_UNREADABLE: Duration = Duration::from_secs(600);
-/// The least time between two.
-const PAUSE: Duration = Duration::from_secs(60);
 /// Rest after each batch of rows, so that others get their turn.
 const REST: Duration = Duration::from_millis(20);
 /// Rows that are named in the log; the rest is counted.
@@ -32,7 +31,9 @@ impl ApiContext {
     pub async fn watch_rows(&self) {
         let (mut known, mut known_left_out) = (Vec::new(), 0);
         loop {
+            let began = Instant::now();
             let looked = self.unreadable_rows_now().await;
+            let took = began.elapsed();
             let is_complete = looked.is_ok();
             match looked {
                 Ok(RowsFound { unreadable: found, damage, left_out }) => {
@@ -50,7 +51,7 @@ impl ApiContext {
                 Err(error) => log_failure("the rows of the database could not all be read", &error),
             }
             let is_well = !self.is_damaged() && self.health.unreadable_rows.load(Ordering::Relaxed) == 0;
-            let (least, more) = until_next(is_complete, is_well);
+            let (least, more) = until_next(is_complete, is_well, took);
             sleep(least).await;
             let _ = timeout(more, MET_UNREADABLE.notified()).await;
         }
@@ -119,12 +120,14 @@ struct RowsFound {
     left_out: usize,
 }
 
-/// The least time until the next look, and for how long after it a query that meets an unreadable row brings it on.
-fn until_next(is_complete: bool, is_well: bool) -> (Duration, Duration) {
+/// The least time until the next look after one that took so long, and for how long after it a query that meets an
+/// unreadable row brings it on.
+fn until_next(is_complete: bool, is_well: bool, took: Duration) -> (Duration, Duration) {
+    let rest = rest_after(took);
     match (is_complete, is_well) {
-        (false, _) => (PAUSE, Duration::ZERO),
-        (true, false) => (EVERY_UNREADABLE, Duration::ZERO),
-        (true, true) => (PAUSE, EVERY),
+        (false, _) => (SHORTEST, Duration::ZERO),
+        (true, false) => (rest.min(EVERY_UNREADABLE), Duration::ZERO),
+        (true, true) => (SHORTEST, rest.saturating_sub(SHORTEST)),
     }
 }
 
@@ -133,10 +136,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_that_failed_is_repeated_after_a_minute() {
-        assert_eq!(until_next(false, true), (PAUSE, Duration::ZERO));
-        assert_eq!(until_next(false, false), (PAUSE, Duration::ZERO));
-        assert_eq!(until_next(true, false), (EVERY_UNREADABLE, Duration::ZERO));
-        assert_eq!(until_next(true, true), (PAUSE, EVERY));
+    fn a_look_is_repeated_after_a_minute_if_it_failed_or_was_quick() {
+        let [quick, slow] = [2, 60].map(Duration::from_secs);
+        for is_well in [false, true] {
+            assert_eq!(until_next(false, is_well, slow), (SHORTEST, Duration::ZERO));
+            assert_eq!(until_next(true, is_well, quick), (SHORTEST, Duration::ZERO));
+        }
+        assert_eq!(until_next(true, false, slow), (EVERY_UNREADABLE, Duration::ZERO));
+        assert_eq!(until_next(true, true, slow), (SHORTEST, Duration::from_secs(1_740)));
     }
 }
