@@ -1,8 +1,8 @@
-//! Settings that do nothing without another one: without it, a value that an operator gave would be ignored in silence.
+//! Settings that are of no use without another one: a value that an operator gave would be ignored in silence.
 
 use clap::{ArgMatches, Command};
 
-/// Each setting, and the one without which it does nothing. Of those that are refused then, none is here.
+/// Each setting, and the one without which it is of no use. Those that are refused then are not here.
 const NEEDS: [(&str, &str); 24] = [
     ("ALLOW_PLAIN_DATABASE", "DATABASE_URL"),
     ("ADMIN_ORIGIN", "ADMIN_PLATFORM_IDS"),
@@ -30,7 +30,7 @@ const NEEDS: [(&str, &str); 24] = [
     ("IMAGES_S3_REGION", "IMAGES_S3_BUCKET"),
 ];
 
-/// A warning for each setting of the command that was called which has another value than its default, and does nothing
+/// A warning for each setting of the command that was called which has another value than its default, and is of no use
 /// without one that has none. The command is the one that was parsed.
 pub fn lone_settings(command: &Command, matches: &ArgMatches) -> Vec<String> {
     if let Some((name, matches)) = matches.subcommand() {
@@ -40,7 +40,7 @@ pub fn lone_settings(command: &Command, matches: &ArgMatches) -> Vec<String> {
     let lone =
         |(setting, needed): &&(&str, &str)| is_changed(command, matches, setting) && value(matches, needed).is_none();
     let warning =
-        |(setting, needed): &(&str, &str)| format!("{setting} is set without {needed}, and does nothing alone");
+        |(setting, needed): &(&str, &str)| format!("{setting} is set without {needed}, and is of no use alone");
     NEEDS.iter().filter(lone).map(warning).collect()
 }
 
@@ -88,9 +88,9 @@ mod tests {
         assert_eq!(
             warnings(&alone),
             [
-                "FRESH_SIGN_IN_MINUTES is set without ADMIN_PLATFORM_IDS, and does nothing alone",
-                "PAYMENT_TRIAL_DAYS is set without PAYMENT_SECRET_KEY, and does nothing alone",
-                "IMAGES_S3_REGION is set without IMAGES_S3_BUCKET, and does nothing alone",
+                "FRESH_SIGN_IN_MINUTES is set without ADMIN_PLATFORM_IDS, and is of no use alone",
+                "PAYMENT_TRIAL_DAYS is set without PAYMENT_SECRET_KEY, and is of no use alone",
+                "IMAGES_S3_REGION is set without IMAGES_S3_BUCKET, and is of no use alone",
             ]
         );
         let needed = ["--payment-secret-key=sk_test_1", "--images-s3-bucket=icons", "--admin-platform-ids=1"];

@@ -120,7 +120,7 @@ fn a_setting_that_does_nothing_without_another_one_is_said() {
         ("IMAGES_S3_REGION", "IMAGES_S3_BUCKET"),
         ("PLAYER_STATS_POLL_SECONDS", "PLAYER_STATS_URL"),
     ] {
-        let warning = format!("warning: {setting} is set without {needed}, and does nothing alone\n");
+        let warning = format!("warning: {setting} is set without {needed}, and is of no use alone\n");
         assert!(code == Some(0) && text.contains(&warning), "{warning}{text}");
     }
     assert!(!text.contains("PAYMENT_AUTOMATIC_TAX"), "it is off: {text}");
