@@ -129,8 +129,15 @@ const POOL_SESSIONS: &str = "a pooler between this process and PostgreSQL must p
 pub fn advice(error: &str) -> Option<&'static str> {
     if NO_CONNECTION_LEFT.iter().any(|words| error.contains(words)) {
         return Some(
-            "PostgreSQL has no connection left: raise max_connections (a companion takes 12) or the limit of the role, or \
-             end what holds them, see pg_stat_activity",
+            "PostgreSQL, or a pooler before it, has no connection left: raise max_connections (a companion takes 12), the \
+             limit of the role or the pooler's (docs/operations.md, PgBouncer), or end what holds them, see pg_stat_activity",
+        );
+    }
+    // A full pooler says nothing for minutes.
+    if error.ends_with("timed out waiting for connection") {
+        return Some(
+            "it takes connections and does not answer, or not in time: look at its machine; a pooler before it may have no \
+             connection left: docs/operations.md (PgBouncer)",
         );
     }
     let is_of_another = ["already exists", "does not exist"].iter().any(|words| error.contains(words));
@@ -401,18 +408,25 @@ mod tests {
         assert!(is_retried(
             "connection to server at \"h\", port 5432 failed: FATAL:  the database system is starting up"
         ));
-        for full in ["sorry, too many clients already", "too many connections for role \"u\""] {
+        for full in [
+            "sorry, too many clients already",
+            "too many connections for role \"u\"",
+            "no more connections allowed (max_client_conn)",
+        ] {
             let full = format!("to 127.0.0.1 failed: FATAL:  {full}");
             assert!(
                 is_retried(&full) && advice(&full).is_some_and(|advice| advice.contains("max_connections")),
                 "{full}"
             );
         }
+        assert!(is_retried("query_wait_timeout"), "the pool of a pooler is full");
         let closed = "FATAL:  database \"c\" is not currently accepting connections";
         assert!(is_retried(closed) && advice(closed).is_some_and(|advice| advice.contains("ALLOW_CONNECTIONS true")));
         for (error, word) in [
             ("canceling statement due to lock timeout", "pg_blocking_pids"),
             ("canceling statement due to statement timeout", "pg_blocking_pids"),
+            ("timed out waiting for connection", "PgBouncer"),
+            ("query_wait_timeout", "PgBouncer"),
             ("database is locked", "fuser"),
             ("disk I/O error", "kernel's log"),
             ("FATAL:  password authentication failed for user \"u\"", "the password in DATABASE_URL"),

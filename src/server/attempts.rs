@@ -68,7 +68,10 @@ pub(super) async fn on_a_thread<T: Send + 'static>(
             Ok(Ok(opened)) => return opened,
             Ok(Err(_)) => return Err(StartError::Database(DbError::Panicked)),
             Err(_) => {
-                log::warn!("the service waits for its database, which has not answered yet");
+                log::warn!(
+                    "the service waits for its database, which has not answered yet; a pooler before it may have no connection \
+                     left: docs/operations.md (PgBouncer)"
+                );
                 waits("waits for its database, which has not answered yet".to_owned())?;
             }
         }

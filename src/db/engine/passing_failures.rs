@@ -51,9 +51,15 @@ const REFUSALS: [(MetBy, &str); 3] = [
     (Connecting, "is not currently accepting connections"),
 ];
 
-/// Words of PostgreSQL when it takes no more connections: in all, but for its own, or of one role or database.
-pub const NO_CONNECTION_LEFT: [&str; 3] =
-    ["too many clients", "remaining connection slots", "too many connections for"];
+/// Words when no more connections are taken: by PostgreSQL in all, but for its own, or of one role or database; by PgBouncer
+/// of clients, or of those that have waited for one of its pool.
+pub const NO_CONNECTION_LEFT: [&str; 5] = [
+    "too many clients",
+    "remaining connection slots",
+    "too many connections for",
+    "no more connections allowed",
+    "query_wait_timeout",
+];
 
 fn has(text: &str, failures: &[(MetBy, &str)], met_by: MetBy) -> bool {
     failures.iter().any(|(met, failure)| (*met == met_by || *met == Both) && text.contains(failure))
