@@ -70,6 +70,7 @@ pub mod maps;
 pub mod markets;
 pub mod members;
 pub mod moving;
+pub mod new_devices;
 pub mod new_event_notices;
 pub mod new_notices;
 pub mod notice_messages;

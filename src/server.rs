@@ -204,6 +204,7 @@ impl Server {
         tasks.spawn(channels::expiry_warnings::run(services.channels.clone()));
         tasks.spawn(channels::emergencies::run(services.channels.clone()));
         tasks.spawn(channels::disabled_warnings::run(services.channels.clone()));
+        tasks.spawn(channels::device_news::run(services.channels.clone()));
         let catalogue = self.context.caches.catalogue.clone();
         tasks.spawn(async move { catalogue.run().await });
         tasks.spawn(retention::sweep(self.context));

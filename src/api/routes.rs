@@ -68,6 +68,7 @@ static ROUTES: LazyLock<Vec<ApiRoute>> = LazyLock::new(|| {
         route!(pairing::activate, Anyone).key().limit(PAIRING),
         route!(pairing::list, User),
         route!(pairing::confirm, Holder),
+        route!(pairing::note_seen, Holder),
         route!(pairing::delete, Holder),
         route!(credentials::get, User).tokens(&[Helper]),
         route!(credentials::upload, Device).tokens(&[Helper]),

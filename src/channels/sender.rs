@@ -12,8 +12,8 @@ use crate::{
     config::PublicUrls,
     crypto::{ack_link::AckLinks, digest::sha256_hex, random::Random, vapid::VapidKey},
     db::{
-        channels::StoredChannel, engine::pool::Pool, incidents::StoredIncident, notice_messages::SendableMessage,
-        notice_subjects::NoticeSubject,
+        channels::StoredChannel, engine::pool::Pool, helper_devices::HelperDevice, incidents::StoredIncident,
+        notice_messages::SendableMessage, notice_subjects::NoticeSubject,
     },
     domain::{
         alarm_notice::{AlarmNotice, NoticeEvent, dashboard_at},
@@ -226,6 +226,17 @@ impl Channels {
             event: NoticeEvent::ChannelDisabled,
             alarm_name: format!("Alarms no longer reach you by {}", channel.name),
             first_at: since,
+            ..self.notice_of_service(id)
+        }
+    }
+
+    /// Says that this device was paired with its user's account.
+    pub fn device_notice(&self, id: String, device: &HelperDevice) -> AlarmNotice {
+        let kind = if device.overlay.is_some() { "an overlay" } else { "a helper program" };
+        AlarmNotice {
+            event: NoticeEvent::DevicePaired,
+            alarm_name: format!("Paired with your account: {}", device.label.as_deref().unwrap_or(kind)),
+            first_at: device.created_at,
             ..self.notice_of_service(id)
         }
     }

@@ -18,6 +18,8 @@ use crate::{
 
 /// The precision of the stored last use.
 const TOUCH_INTERVAL: Duration = Duration::minutes(1);
+/// Time after which the user's channels tell of a new device that is not seen: a dashboard that is open is quicker.
+pub const TOLD_AFTER: Duration = Duration::minutes(1);
 
 /// A helper device.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
@@ -35,6 +37,8 @@ pub struct HelperDevice {
     pub overlay: Option<ServerId>,
     /// The keys of the state that an overlay shows; `None`: all.
     pub sections: Option<String>,
+    /// When the user said that they know of it.
+    pub seen_at: Option<Timestamp>,
 }
 
 impl HelperDevice {
@@ -62,6 +66,7 @@ pub fn insert(
             helper_devices::created_at.eq(now),
             helper_devices::server_id.eq(overlay.as_ref().map(ServerId::as_str)),
             helper_devices::sections.eq(sections.as_ref()),
+            helper_devices::warn_at.eq(now + TOLD_AFTER),
         ))
         .execute(db)?;
     Ok(())

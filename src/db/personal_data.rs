@@ -98,7 +98,7 @@ pub const PERSONAL_DATA: [PersonalRows; 46] = [
     rows("pairedServers", "paired_servers", &[RowsOf::User("owner_id = {owner}")], &["id"], &["id", "game_server_id", "name", "address", "port", "player_id", "created_at:time", "updated_at:time", "link_alive_at:time", "wipe_time", "seed", "map_size", "level_name"]),
     rows("smartDevices", "smart_devices", OF_OWN_SERVER, &["device_id"], &["server_id", "device_id", "kind", "name", "label", "custom_command", "on_message", "off_message", "created_at:time", "last_value:flag", "x", "y", "reported"]),
     rows("pairingCodes", "pairing_codes", OF_USER, &["code"], &["label", "server_id", "sections", "issued_from", "created_at:time", "expires_at:time"]),
-    rows("helperDevices", "helper_devices", OF_USER, &["id"], &["id", "label", "server_id", "sections", "created_at:time", "last_used_at:time"]),
+    rows("helperDevices", "helper_devices", OF_USER, &["id"], &["id", "label", "server_id", "sections", "created_at:time", "last_used_at:time", "seen_at:time", "warn_at:time"]),
     rows("apiTokens", "api_tokens", OF_USER, &["id"], &["id", "label", "scopes", "server_id", "created_at:time", "expires_at:time", "last_used_at:time"]),
     rows("channels", "channels", OF_USER, &["id"], &["id", "kind", "name", "host", "origin", "state", "reason", "failing_since:time", "accepted_at:time", "created_at:time", "failures:number", "warn_at:time"]),
     rows("alarmRules", "alarm_rules", OF_USER, &["server_id"], &["server_id", "rules"]),

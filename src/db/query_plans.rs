@@ -21,7 +21,7 @@ use crate::{
         idempotency_keys::{self, KeyCaller, KeyedRequest},
         images::{self, UploadedImage},
         incidents::{self, HeardBy, LedgerWrite},
-        invite_refusals, map_notes, maps, markets, members, openid_nonces, paired_servers, pairing_codes,
+        invite_refusals, map_notes, maps, markets, members, new_devices, openid_nonces, paired_servers, pairing_codes,
         pairing_requests, payment_customers,
         payment_events::{self, EventState, Payer},
         player_sessions, player_stats_spending, push_credentials, push_registrations, push_seen,
@@ -191,6 +191,9 @@ fn every_query(db: &mut Db) {
     helper_devices::list(db, &user).unwrap();
     helper_devices::count(db, &user).unwrap();
     helper_devices::touch(db, &key.into(), now()).unwrap();
+    new_devices::list_to_tell(db, now(), 9).unwrap();
+    new_devices::tell_next(db, &key.into(), true, now()).unwrap();
+    new_devices::note_seen(db, &user, &key.into(), now()).unwrap();
     helper_devices::delete(db, &user, &key.into()).unwrap();
     let token = ApiToken {
         id: key.into(),

@@ -210,6 +210,8 @@ diesel::table! {
         last_used_at -> Nullable<Timestamp>,
         server_id -> Nullable<Text>,
         sections -> Nullable<Text>,
+        seen_at -> Nullable<Timestamp>,
+        warn_at -> Nullable<Timestamp>,
     }
 }
 

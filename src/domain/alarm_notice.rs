@@ -20,18 +20,21 @@ words! {
         RegistrationEnded = "registration.ended",
         /// Another channel of the user was switched off after a day of failures.
         ChannelDisabled = "channel.disabled",
+        /// A helper device or overlay was paired with the user's account.
+        DevicePaired = "device.paired",
         /// The user tries the channel.
         Test = "test",
     }
 }
 
-/// An alarm, another event, the end of a registration or of another channel, or a test of the channel.
+/// An alarm, another event, the end of a registration or of another channel, a new device, or a test of the channel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AlarmNotice {
     #[serde(skip)]
     pub event: NoticeEvent,
-    /// `raid`, or the kind of the event in the timeline; of a registration's or channel's end `gap`, because nothing is seen from then on.
+    /// `raid`, or the kind of the event in the timeline; of a registration's or channel's end `gap`, because nothing is seen
+    /// from then on, and of a new device too.
     pub kind: EventKind,
     /// Id of the incident, or of the event in the timeline; of a test and of what is no event, an id of its own.
     pub incident: String,
@@ -45,7 +48,7 @@ pub struct AlarmNotice {
     pub y: Option<f64>,
     /// Triggers so far.
     pub count: u32,
-    /// The first trigger; of a registration its end, of a channel the first failure.
+    /// The first trigger; of a registration its end, of a channel the first failure, of a device its pairing.
     pub first_at: Timestamp,
     /// The alarm reached the service long after it was sent.
     pub late: bool,
@@ -86,7 +89,8 @@ impl AlarmNotice {
             NoticeEvent::Event
             | NoticeEvent::RegistrationEnds
             | NoticeEvent::RegistrationEnded
-            | NoticeEvent::ChannelDisabled => true,
+            | NoticeEvent::ChannelDisabled
+            | NoticeEvent::DevicePaired => true,
         }
     }
 
@@ -107,6 +111,9 @@ impl AlarmNotice {
                 return format!(
                     "It takes nothing since {end} and is switched off. Test it in the dashboard to use it again."
                 );
+            }
+            NoticeEvent::DevicePaired => {
+                return format!("It was paired on {end}. If that was not you, remove it in the dashboard.");
             }
             _ => {}
         }
@@ -180,6 +187,8 @@ pub mod tests {
         assert!(ended.is_quiet() && ended.text().starts_with("It ended on 2023-11-14"));
         let disabled = AlarmNotice { event: NoticeEvent::ChannelDisabled, ..ended };
         assert!(disabled.is_quiet() && disabled.text().starts_with("It takes nothing since 2023-11-14"));
+        let paired = AlarmNotice { event: NoticeEvent::DevicePaired, ..disabled };
+        assert!(paired.is_quiet() && paired.text().starts_with("It was paired on 2023-11-14"));
         assert!(notice(NoticeEvent::Test).title().starts_with("Test"));
     }
 }

@@ -164,6 +164,7 @@ const HELD: &[&str] = &[
     "DELETE /me/sessions/{id}",
     "DELETE /me/tokens/{id}",
     "DELETE /pairing/device/{id}",
+    "POST /pairing/device/{id}/seen",
     "DELETE /guest-invites/blocked/{userId}",
 ];
 

@@ -1,5 +1,6 @@
 //! Channels: alarms reach a user who has no dashboard open, again and again until the user acknowledges.
 
+mod devices;
 mod disabled;
 mod emergencies;
 mod registration;

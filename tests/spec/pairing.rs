@@ -52,7 +52,7 @@ on_each_database!(a_code_makes_one_device_whose_token_lives_until_it_is_deleted,
     assert!(helper.token.len() == 96 && helper.token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{}", helper.token);
     helper.clone().activate(code).await.expect_problem(401, "invalid_pairing_code");
 
-    let listed = |last_used: Value| json!({ "id": helper.id, "label": "Gaming PC", "scope": "helper", "serverId": null, "sections": null, "createdAt": "2026-11-21T12:00:00.000Z", "lastUsedAt": last_used });
+    let listed = |last_used: Value| json!({ "id": helper.id, "label": "Gaming PC", "scope": "helper", "serverId": null, "sections": null, "createdAt": "2026-11-21T12:00:00.000Z", "lastUsedAt": last_used, "seenAt": null });
     assert_eq!(devices(&mut alice).await, [listed(Value::Null)]);
     // The last use is stored to the minute.
     for (seconds, seen) in [(5, "12:00:05"), (54, "12:00:05"), (10, "12:01:09")] {

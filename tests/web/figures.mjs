@@ -170,7 +170,8 @@ function move(socket, { serverId, epoch, seq, state }) {
 async function overlayPath() {
   const { serverId } = demo;
   const { code } = await demo.call("POST", "/pairing/device/code", { scope: "overlay", serverId, label: "figures" });
-  const { token } = await demo.call("POST", "/pairing/device/activate", { code });
+  const { token, deviceId } = await demo.call("POST", "/pairing/device/activate", { code });
+  await demo.call("POST", `/pairing/device/${deviceId}/seen`);
   return `/overlay?server=${serverId}&show=raid,events,team#${token}`;
 }
 

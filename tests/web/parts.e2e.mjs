@@ -85,10 +85,24 @@ test("a device that is paired is named, with its network and the way to what has
   await page.getByRole("status").filter({ hasText: "A helper program was paired" }).waitFor();
   await notice.getByRole("button", { name: "See what has access" }).click();
   await page.locator("summary", { hasText: "Helper programs" }).waitFor();
-  await notice.getByRole("button", { name: "Close" }).click();
-  assert.equal(await notice.count(), 0);
   assert.deepEqual(faults, []);
   await close();
+});
+
+test("a device that was paired while no page was open is named until it is closed", async () => {
+  const { code } = await demo.call("POST", "/pairing/device/code", { label: "Tablet" });
+  const { deviceId } = await demo.call("POST", "/pairing/device/activate", { code });
+  const first = await openPage(browser, demo);
+  const notice = first.page.getByRole("status").filter({ hasText: "Tablet was paired with your account on" });
+  const seen = first.page.waitForResponse((response) => response.url().endsWith(`/pairing/device/${deviceId}/seen`));
+  await notice.getByRole("button", { name: "Close" }).click();
+  assert.equal((await seen).status(), 200);
+  assert.equal(await notice.count(), 0);
+  assert.deepEqual(first.faults, []);
+  await first.close();
+  const { devices } = await demo.call("GET", "/pairing/device");
+  assert.ok(devices.find(({ id }) => id === deviceId).seenAt);
+  await demo.call("DELETE", `/pairing/device/${deviceId}`);
 });
 
 test("a switch that turns back says when, and is left as it is by a press", async () => {

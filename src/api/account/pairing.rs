@@ -30,6 +30,7 @@ use crate::{
         access,
         engine::{error::DbError, pool::Db},
         helper_devices::{self, HelperDevice},
+        new_devices,
         pairing_codes::{self, CodePurpose},
         pairing_requests,
     },
@@ -135,6 +136,8 @@ struct HelperDeviceView {
     created_at: Timestamp,
     /// To the minute; null when it was never used.
     last_used_at: Option<Timestamp>,
+    /// When the user said that they know of it; null: not yet.
+    seen_at: Option<Timestamp>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -150,11 +153,11 @@ struct HelperDeviceList {
 
 impl From<HelperDevice> for HelperDeviceView {
     fn from(device: HelperDevice) -> Self {
-        let HelperDevice { id, label, created_at, last_used_at, overlay, sections, .. } = device;
+        let HelperDevice { id, label, created_at, last_used_at, overlay, sections, seen_at, .. } = device;
         let sections = sections.map(|text| Sections::from(text).iter().collect());
         let scope = if overlay.is_some() { OVERLAY } else { HELPER };
         let server_id = overlay.map(|server| server.to_string());
-        Self { id: id.to_string(), label, scope, server_id, sections, created_at, last_used_at }
+        Self { id: id.to_string(), label, scope, server_id, sections, created_at, last_used_at, seen_at }
     }
 }
 
@@ -339,6 +342,23 @@ pub async fn list(
     let (devices, next) =
         page.cut(devices, |device: &HelperDeviceView| ListPlace::oldest_first(device.created_at, &device.id))?;
     Ok(HttpResponse::Ok().json(HelperDeviceList { devices, requests, next }))
+}
+
+/// Says that the user knows of a helper device: dashboards and channels tell of it no more.
+#[utoipa::path(post, path = "/pairing/device/{id}/seen", tag = "pairing",
+    params(("id" = String, Path)), responses(
+    (status = 200, body = Done),
+))]
+pub async fn note_seen(
+    SessionUser { user, .. }: SessionUser,
+    path: web::Path<String>,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (device, now) = (HelperDeviceId::from(path.into_inner()), context.clock.now());
+    if !context.pool.write(move |db| new_devices::note_seen(db, &user.id, &device, now)).await? {
+        return Err(ApiError::NotFound);
+    }
+    Ok(HttpResponse::Ok().json(Done::OK))
 }
 
 /// Deletes a helper device: its token is invalid from then on, and its sockets at the relay close.

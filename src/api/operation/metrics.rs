@@ -163,7 +163,7 @@ fn describe() {
     describe_gauge!("companion_disk_free_bytes", "Free bytes where the data directory is.");
     describe_gauge!("companion_sealed_secrets_older", "Stored secrets that an older key sealed; 0 when a rotation is done.");
     describe_gauge!("companion_sealed_secrets_waiting", "Stored secrets that cannot be opened with the keys that are set.");
-    describe_gauge!("companion_rows_unreadable", "Rows of the database that cannot be read, as of the last hour.");
+    describe_gauge!("companion_rows_unreadable", "Rows of the database that cannot be read, as of the last look.");
     describe_gauge!("companion_clock_behind_seconds", "How far the machine's clock is behind the identity provider's, below 0 ahead of it, as of the last minute; 0 while it is not known.");
     describe_gauge!("companion_identity_provider_up", "1 while the identity provider answers, as of the last minute: users can sign in.");
     describe_counter!("companion_push_ignored_total", "Pushes that are not for this service, by reason.");

@@ -4,7 +4,12 @@ use chrono::Duration;
 use serde_json::json;
 
 use super::{PRIVATE, Receiver, add_webhook};
-use crate::harness::{app::TestApp, game::ALICE};
+use crate::harness::{app::TestApp, browser::Browser, game::ALICE, helper::HelperDevice};
+
+/// Says that the user knows of the device: no channel tells of it.
+async fn see(browser: &mut Browser, device: &HelperDevice) {
+    assert_eq!(browser.post(&format!("/pairing/device/{}/seen", device.id), None).await.status, 200);
+}
 
 #[actix_web::test]
 async fn the_end_of_a_registration_is_said_72_and_24_hours_before_and_when_it_comes() {
@@ -16,6 +21,7 @@ async fn the_end_of_a_registration_is_said_72_and_24_hours_before_and_when_it_co
     let bundle = json!({ "platformId": ALICE, "gcm": { "androidId": "1", "securityToken": "2" },
         "expiresAt": ends.to_wire() });
     let mut helper = app.paired(&mut alice).await;
+    see(&mut alice, &helper).await;
     assert_eq!(helper.upload(&bundle).await.status, 200);
 
     for (days, kind, says) in [
@@ -52,6 +58,7 @@ async fn a_warning_that_no_channel_took_is_sent_again_and_a_renewal_ends_it() {
             "expiresAt": (app.clock.now() + Duration::days(days)).to_wire() })
     };
     let mut helper = app.paired(&mut alice).await;
+    see(&mut alice, &helper).await;
     assert_eq!(helper.upload(&upload(2)).await.status, 200);
     app.clock.advance(Duration::minutes(2));
     let first = receiver.next().await;

@@ -4,6 +4,7 @@
 import { get, post } from "../api.js";
 import { lostChannels } from "../more/steps.js";
 import { bdi, button, fill, h } from "../ui/dom.js";
+import { day } from "../ui/time.js";
 import { ARRIVALS } from "../words/arrivals.js";
 import { emit, live, loadServers, on, show } from "./live.js";
 import { setUpFacts } from "./readiness.js";
@@ -83,18 +84,30 @@ export function followChannels(notices) {
   });
 }
 
-/** Names each device that is paired, which may be one that the user knows nothing of. @param {HTMLElement} notices */
+/**
+ * Names each device that is paired, now or since the last visit, until it is closed: it may be one that the user knows
+ * nothing of.
+ * @param {HTMLElement} notices
+ */
 export function followPairings(notices) {
-  on("message", (/** @type {Relay["ServerMessage"]} */ message) => {
-    if (message.type !== "devicePaired") return;
-    const { device } = message;
-    const name = device.label || (device.serverId ? ARRIVALS.overlay : ARRIVALS.helper);
-    notices.append(
-      notice(
-        h("span", {}, bdi(name), ARRIVALS.paired(device.network)),
-        button(ARRIVALS.access, () => emit("openTab", "more")),
-      ),
+  const shown = new Set();
+  const tell = ({ id, label, serverId }, words) => {
+    if (shown.has(id)) return;
+    shown.add(id);
+    const name = label || (serverId ? ARRIVALS.overlay : ARRIVALS.helper);
+    const element = notice(
+      h("span", {}, bdi(name), words),
+      button(ARRIVALS.access, () => emit("openTab", "more")),
     );
+    // One that was removed is not there any more.
+    element.lastElementChild?.addEventListener("click", () => post(`/pairing/device/${id}/seen`).catch(() => {}));
+    notices.append(element);
+  };
+  on("message", (/** @type {Relay["ServerMessage"]} */ message) => {
+    if (message.type === "devicePaired") tell(message.device, ARRIVALS.paired(message.device.network));
+  });
+  on("readiness", () => {
+    for (const device of setUpFacts.unseen) tell(device, ARRIVALS.pairedOn(day(device.createdAt)));
   });
 }
 

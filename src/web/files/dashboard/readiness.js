@@ -11,6 +11,7 @@ const EVERY_AT_FIRST = 5000;
 /** Facts of the set-up that are not in a state. */
 export const setUpFacts = {
   /** @type {Api["HelperDeviceView"][]} */ devices: [],
+  /** @type {Api["HelperDeviceView"][]} overlays too, that the player has not seen */ unseen: [],
   /** @type {Api["ConfirmationRequest"][]} pairings that wait for a word of the player */ requests: [],
   /** @type {Api["PushCredentialView"] | null} */ credential: null,
   /** @type {Api["AlarmReadiness"] | null} */ readiness: null,
@@ -26,7 +27,9 @@ export async function loadReadiness() {
     server ? get(`/paired-servers/${server.id}/readiness`) : null,
   ]);
   const helpers = devices.devices.filter(({ scope }) => scope === "helper");
-  Object.assign(setUpFacts, { devices: helpers, requests: devices.requests, credential, readiness, isKnown: true });
+  const unseen = devices.devices.filter(({ seenAt }) => seenAt === null);
+  const { requests } = devices;
+  Object.assign(setUpFacts, { devices: helpers, unseen, requests, credential, readiness, isKnown: true });
   if (!live.current) await loadServers();
   emit("readiness");
 }

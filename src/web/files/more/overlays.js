@@ -77,7 +77,8 @@ export async function overlaySection(reload) {
         sections: sectionsOf(chosen.show),
         label: `Overlay: ${chosen.show.map((part) => OVERLAY.parts[part]).join(", ")}`,
       });
-      const { token } = await post("/pairing/device/activate", { code });
+      const { token, deviceId } = await post("/pairing/device/activate", { code });
+      await post(`/pairing/device/${deviceId}/seen`).catch(() => {});
       return addressOf(`${API}/overlay`, { ...chosen, token });
     },
     done: (address) =>

@@ -12,6 +12,7 @@ export const ARRIVALS = {
   helper: "A helper program",
   overlay: "An overlay",
   paired: (network) => ` was paired with your account, in the network ${network}. If that was not you, remove it.`,
+  pairedOn: (date) => ` was paired with your account on ${date}. If that was not you, remove it.`,
   access: "See what has access",
   invites: "invites you to watch",
   accept: "Accept",
