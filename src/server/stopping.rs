@@ -79,5 +79,6 @@ impl Stopping {
         {
             log::error!("neither the database nor the journal took the last alarms");
         }
+        write_behind.end();
     }
 }

@@ -14,8 +14,9 @@ const CALLER_PAUSE: TimeDelta = TimeDelta::seconds(2);
 const CALLER_MINUTE: usize = 10;
 const TEAM_MINUTE: usize = 30;
 const MINUTE: TimeDelta = TimeDelta::seconds(60);
-/// Acknowledgements, among the commands.
-const ACK: &str = "ack";
+/// Acknowledgements are answered that often within [`EQUAL_TIME`]: in a raid all members may acknowledge at once, and their
+/// answers must neither look like a loop nor stay in the way of others.
+const ACK_ANSWERS: usize = EQUAL_ANSWERS - 1;
 
 /// More answers in this time are a loop, and so are equal ones.
 const LOOP_ANSWERS: usize = 6;
@@ -48,6 +49,10 @@ words! {
 pub struct TeamDesk {
     /// Commands that were answered: when, for which caller, which.
     commands: VecDeque<(Moment, u64, String)>,
+    /// Acknowledgements that were taken lately: when, and of which caller.
+    acknowledged: VecDeque<(Moment, u64)>,
+    /// When acknowledgements were answered lately.
+    ack_answers: VecDeque<Moment>,
     /// Our answers.
     answers: VecDeque<(Moment, String)>,
     stopped_until: Option<Moment>,
@@ -76,16 +81,29 @@ impl TeamDesk {
         !refused
     }
 
-    /// True if this acknowledgement of this caller is taken. Neither the rates nor the end of a loop hold it back, because
-    /// the caller's phone rings until then.
+    /// True if this acknowledgement of this caller is taken, which is so unless there was one just now: the caller's phone rings
+    /// until then. It is no part of the rates, and the end of a loop does not hold it back.
     pub fn admit_acknowledgement(&mut self, caller: u64, now: Moment) -> bool {
-        self.forget_commands(now);
-        let is_same = |(at, by, known): &(Moment, u64, String)| *by == caller && known == ACK && now - *at < SAME;
-        let refused = self.commands.iter().any(is_same);
-        if !refused {
-            self.commands.push_back((now, caller, ACK.to_owned()));
+        while self.acknowledged.front().is_some_and(|(at, _)| now - *at >= SAME) {
+            self.acknowledged.pop_front();
         }
-        !refused
+        let is_new = self.acknowledged.iter().all(|(_, by)| *by != caller);
+        if is_new {
+            self.acknowledged.push_back((now, caller));
+        }
+        is_new
+    }
+
+    /// True if it is answered that an acknowledgement was taken, or that it was not; otherwise there is silence.
+    pub fn answers_acknowledgement(&mut self, now: Moment) -> bool {
+        while self.ack_answers.front().is_some_and(|at| now - *at >= EQUAL_TIME) {
+            self.ack_answers.pop_front();
+        }
+        let is_answered = !self.is_stopped(now) && self.ack_answers.len() < ACK_ANSWERS;
+        if is_answered {
+            self.ack_answers.push_back(now);
+        }
+        is_answered
     }
 
     fn forget_commands(&mut self, now: Moment) {
@@ -96,7 +114,9 @@ impl TeamDesk {
 
     /// True if nothing that counts is remembered.
     pub fn is_idle(&self, now: Moment) -> bool {
-        !self.is_stopped(now) && self.commands.back().is_none_or(|(at, ..)| now - *at >= MINUTE)
+        let commanded = self.commands.back().is_some_and(|(at, ..)| now - *at < MINUTE);
+        let acknowledged = self.acknowledged.back().is_some_and(|(at, _)| now - *at < SAME);
+        !self.is_stopped(now) && !commanded && !acknowledged
     }
 
     /// True while the team gets no answer.
@@ -229,6 +249,26 @@ mod tests {
         (0..3).for_each(|_| _ = desk.answered("same", at(6_000)));
         assert!(desk.is_stopped(at(11_000)) && desk.admit_acknowledgement(1, at(11_000)));
         assert!(!desk.admit_acknowledgement(1, at(11_000)));
+        assert!(!desk.answers_acknowledgement(at(11_000)), "nothing is answered");
+    }
+
+    #[test]
+    fn acknowledgements_take_no_answer_from_other_commands_and_are_no_loop() {
+        let mut desk = TeamDesk::default();
+        let (mut said, mut looped) = (0, 0);
+        for second in 0..60 {
+            // Each of eight members acknowledges as often as it is taken.
+            for caller in 1..=8 {
+                let now = at(second * 1_000);
+                if desk.admit_acknowledgement(caller, now) && desk.answers_acknowledgement(now) {
+                    said += 1;
+                    looped += usize::from(desk.answered("only players who use this service", now).is_some());
+                }
+            }
+        }
+        assert_eq!((said, looped), (8, 0), "two in a quarter of a minute");
+        assert!(desk.admit(1, "pop", at(59_900)), "neither the caller nor the team has had an answer");
+        assert!(desk.acknowledged.len() <= 8 && !desk.is_idle(at(60_000)));
     }
 
     #[test]

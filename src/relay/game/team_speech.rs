@@ -18,31 +18,37 @@ use crate::{
         game::commands::{self, COMMAND_DEADLINE},
         shared::{
             context::RelayContext,
-            teams::{AlarmLine, NextSaid, NextStep, SaidLine, SayOutcome, TeamKey},
+            teams::{
+                NextSaid, NextStep, SaidLine, SayOutcome, TeamKey,
+                line_ends::{AlarmLine, EndedTimers},
+            },
         },
     },
 };
 
 /// Lets this be said in the team's chat when its turn comes, over the link of this paired server if it is up then.
 pub fn say_later(context: &Arc<RelayContext>, key: &TeamKey, by: &ServerId, text: &str, purpose: LineUse) {
-    push(context, key, by, text, purpose, None);
+    push(context, key, line(by, text), purpose);
 }
 
 /// Lets an alarm be said in the team's chat when its turn comes, and stores how far it came.
 pub fn say_alarm(context: &Arc<RelayContext>, key: &TeamKey, by: &ServerId, text: &str, alarm: AlarmLine) {
-    push(context, key, by, text, LineUse::Alarm, Some(alarm.into()));
+    let line = line(by, text).map(|line| SaidLine { alarm: Some(alarm.into()), ..line });
+    push(context, key, line, LineUse::Alarm);
 }
 
-fn push(
-    context: &Arc<RelayContext>,
-    key: &TeamKey,
-    by: &ServerId,
-    text: &str,
-    purpose: LineUse,
-    alarm: Option<Box<AlarmLine>>,
-) {
-    let Some(text) = reply::line(text) else { return };
-    let line = SaidLine { text, by: by.clone(), said_as: None, alarm };
+/// Lets the end of these timers be said in the team's chat when its turn comes, by this line and others that have them.
+pub fn say_ended(context: &Arc<RelayContext>, key: &TeamKey, by: &ServerId, text: &str, timers: &Arc<EndedTimers>) {
+    let line = line(by, text).map(|line| SaidLine { timers: Some(timers.clone()), ..line });
+    push(context, key, line, LineUse::Reminder);
+}
+
+fn line(by: &ServerId, text: &str) -> Option<SaidLine> {
+    Some(SaidLine { text: reply::line(text)?, by: by.clone(), said_as: None, alarm: None, timers: None })
+}
+
+fn push(context: &Arc<RelayContext>, key: &TeamKey, line: Option<SaidLine>, purpose: LineUse) {
+    let Some(line) = line else { return };
     if context.teams.push(key, line, purpose, context.clock.moment()) {
         begin(context, key);
     }

@@ -1,6 +1,8 @@
 //! The teams of players that this process has links to: which links are in each, which of them answers a line, and the
 //! lines that wait to be said there. A team has one desk and one queue, however many of our users are in it.
 
+pub mod line_ends;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,11 +11,11 @@ use std::{
 use actix::{Message, Recipient};
 use chrono::TimeDelta;
 
+use self::line_ends::{AlarmLine, EndedTimers};
 use crate::{
-    clock::Clock,
     domain::{
         ids::{GameServerId, ServerId},
-        spoken_alarm::{SpokenFault, SpokenLine, SpokenState},
+        spoken_alarm::SpokenState,
         team_command::{
             announced::AnnouncedLines,
             desk::{ChatNotice, TeamDesk},
@@ -25,7 +27,6 @@ use crate::{
         time::{Moment, Timestamp},
     },
     game::paced_link::PacedLink,
-    relay::shared::write_behind::{Record, WriteBehind},
 };
 
 /// No game server cuts shorter lines.
@@ -69,48 +70,6 @@ pub struct TeamLink {
     pub news: Recipient<TeamNews>,
 }
 
-/// The alarm of a line: its delivery is stored, also when the line is dropped.
-pub struct AlarmLine {
-    server: ServerId,
-    incident: Arc<str>,
-    clock: Clock,
-    write_behind: WriteBehind,
-    line: SpokenLine,
-}
-
-impl AlarmLine {
-    /// A line about this incident that waits from now on.
-    pub fn queued(server: &ServerId, incident: &str, clock: &Clock, write_behind: &WriteBehind) -> Self {
-        let line = SpokenLine { state: SpokenState::Queued, fault: None, queued_at: clock.now(), ended_at: None };
-        let (server, clock, write_behind) = (server.clone(), clock.clone(), write_behind.clone());
-        let queued = Self { server, incident: incident.into(), clock, write_behind, line };
-        queued.store();
-        queued
-    }
-
-    /// Stores its end.
-    pub fn end(mut self, state: SpokenState, fault: Option<SpokenFault>) {
-        self.note_end(state, fault);
-    }
-
-    fn note_end(&mut self, state: SpokenState, fault: Option<SpokenFault>) {
-        self.line = SpokenLine { state, fault, ended_at: Some(self.clock.now()), ..self.line };
-        self.store();
-    }
-
-    fn store(&self) {
-        self.write_behind.store(Record::Spoken(self.server.clone(), self.incident.clone(), self.line));
-    }
-}
-
-impl Drop for AlarmLine {
-    fn drop(&mut self) {
-        if self.line.ended_at.is_none() {
-            self.note_end(SpokenState::Failed, Some(SpokenFault::NotTaken));
-        }
-    }
-}
-
 /// A line to say.
 pub struct SaidLine {
     pub text: String,
@@ -120,6 +79,8 @@ pub struct SaidLine {
     pub said_as: Option<u64>,
     /// The alarm that it announces.
     pub alarm: Option<Box<AlarmLine>>,
+    /// The timers whose end it says, perhaps with other lines.
+    pub timers: Option<Arc<EndedTimers>>,
 }
 
 #[derive(Default)]
@@ -261,9 +222,14 @@ impl Teams {
         self.lock().teams.get_mut(key).is_some_and(|team| team.desk.admit(caller, command, now))
     }
 
-    /// True if this team takes the acknowledgement of this caller.
+    /// True unless this caller has acknowledged just now.
     pub fn admit_acknowledgement(&self, key: &TeamKey, caller: u64, now: Moment) -> bool {
         self.lock().teams.get_mut(key).is_some_and(|team| team.desk.admit_acknowledgement(caller, now))
+    }
+
+    /// True if this team is answered that an acknowledgement was taken.
+    pub fn answers_acknowledgement(&self, key: &TeamKey, now: Moment) -> bool {
+        self.lock().teams.get_mut(key).is_some_and(|team| team.desk.answers_acknowledgement(now))
     }
 
     /// SteamID64 of the players whose links are in the team.

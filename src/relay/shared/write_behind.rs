@@ -5,7 +5,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -143,6 +143,7 @@ pub struct WriteBehind {
     queue: mpsc::Sender<Message>,
     markets: Arc<Semaphore>,
     dropped: Arc<AtomicU64>,
+    has_ended: Arc<AtomicBool>,
 }
 
 /// The other end of the queue.
@@ -163,11 +164,21 @@ impl WriteBehind {
         let (sender, queue) = mpsc::channel(WAITING);
         let dropped = Arc::<AtomicU64>::default();
         let markets = Arc::new(Semaphore::new(MARKETS_WAITING));
-        (Self { queue: sender, markets, dropped: dropped.clone() }, WriteBehindTask { queue, dropped })
+        let sink = Self { queue: sender, markets, dropped: dropped.clone(), has_ended: Arc::default() };
+        (sink, WriteBehindTask { queue, dropped })
+    }
+
+    /// Stores nothing more: the process ends, and the lines that wait for a team's chat are dropped without being said. The
+    /// next process says them.
+    pub fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
     }
 
     /// Keeps a record, if there is room.
     pub fn store(&self, record: Record) {
+        if self.has_ended.load(Ordering::Relaxed) {
+            return;
+        }
         if self.queue.try_send(Message::Record(Box::new(record))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -310,6 +321,19 @@ mod tests {
 
     fn entry(id: &str) -> TimelineEntry {
         testing::timeline_entry(id, "heli", testing::now())
+    }
+
+    #[actix::test]
+    async fn nothing_is_stored_after_the_end() {
+        let (sink, mut writer) = WriteBehind::new();
+        let store = |id: &str| sink.store(Record::TimerEnded(id.into()));
+        store("said");
+        sink.clone().end();
+        store("dropped");
+        assert!(
+            matches!(writer.queue.try_recv(), Ok(Message::Record(record)) if format!("{record:?}").contains("said"))
+        );
+        assert!(writer.queue.try_recv().is_err());
     }
 
     #[test]

@@ -181,6 +181,41 @@ async fn timers_are_in_the_state_and_end_late_after_a_restart() {
 }
 
 #[actix_web::test]
+async fn a_timer_whose_line_still_waits_when_the_service_ends_is_said_once_by_the_next() {
+    let mut room = ChatRoom::watching(&[]).await;
+    assert_eq!(room.ask("!timer 10m heli").await, "timer 1: heli in 10m");
+    let runs = |state: &Value| !state["timers"].as_object().unwrap().is_empty();
+    room.client.until(&room.server, runs).await;
+    room.game.faults(|faults| faults.muted = true);
+    room.pass(TimeDelta::seconds(601));
+    room.client.until(&room.server, |state| !runs(state)).await;
+    let mut room = room.restart().await;
+    room.game.faults(|faults| faults.muted = false);
+    assert_eq!(room.late_answer().await, "timer: heli");
+    assert_eq!(room.ask("!timers").await, "no timer runs");
+    // Its row has gone with the line.
+    let mut room = room.restart().await;
+    room.client.until(&room.server, |state| is_complete(state, 0)).await;
+    assert_eq!(room.ask("!timers").await, "no timer runs");
+    assert_eq!(room.texts().iter().filter(|text| text.starts_with("timer: ")).count(), 1, "{:?}", room.texts());
+}
+
+#[actix_web::test]
+async fn a_timer_that_ended_an_hour_ago_is_not_said() {
+    let mut room = ChatRoom::watching(&[]).await;
+    assert_eq!(room.ask("!timer 10m heli").await, "timer 1: heli in 10m");
+    let ChatRoom { app, alice, game, server, client, .. } = room;
+    drop(client);
+    let clock = app.clock.clone();
+    let app = app.restart_after(|| clock.advance(TimeDelta::minutes(71))).await;
+    let mut alice = app.again(&alice);
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 0) && state["timers"] == json!({})).await;
+    let mut room = ChatRoom::new(app, alice, game, server, client);
+    assert_eq!(room.ask("!timers").await, "no timer runs");
+}
+
+#[actix_web::test]
 async fn a_ship_from_before_a_restart_is_known() {
     let mut room = ChatRoom::watching(&[]).await;
     room.game.world(|world| world.send_cargo_ship());

@@ -59,6 +59,8 @@ pub struct TeamCommands {
     /// The latest read of it is not answered.
     is_reading: bool,
     read: Option<SpawnHandle>,
+    /// Mutes that are not stored yet: what is read meanwhile may be older.
+    unstored_mutes: usize,
     promotion: Option<Promotion>,
     /// Another bot was noticed under this prefix.
     has_other_bot: bool,
@@ -99,7 +101,10 @@ impl TeamCommands {
     /// Takes what is stored. `wiped_at`: what was seen before is of another world.
     pub fn load(&mut self, stored: StoredCommands, wiped_at: Option<Timestamp>) -> LoadedCommands {
         let commands = stored.device_commands();
-        let StoredCommands { settings, owner, accounts, devices, timers, switch_backs, travels, .. } = stored;
+        let StoredCommands { mut settings, owner, accounts, devices, timers, switch_backs, travels, .. } = stored;
+        if self.unstored_mutes > 0 {
+            settings.muted_until = self.settings.muted_until;
+        }
         let has_other_prefix = self.is_loaded && self.settings.prefix != settings.prefix;
         self.vocabulary = Vocabulary::new(&settings, commands).into();
         self.settings = settings;
@@ -122,6 +127,17 @@ impl TeamCommands {
     /// The read is over and its effects are carried out: lines that wait are read by the new words.
     pub fn end_read(&mut self) {
         self.is_reading = false;
+    }
+
+    /// No announcements until then, which is to be stored: until [`end_mute`](Self::end_mute) no read changes it.
+    pub fn begin_mute(&mut self, until: Option<Timestamp>) {
+        self.settings.muted_until = until;
+        self.unstored_mutes += 1;
+    }
+
+    /// A mute is stored, or was not. The rows must be read once more: a read that has begun before may be older.
+    pub fn end_mute(&mut self) {
+        self.unstored_mutes -= 1;
     }
 
     /// The link is up.
@@ -247,6 +263,27 @@ mod tests {
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)
+    }
+
+    #[test]
+    fn a_mute_is_kept_from_reads_that_began_before_it_was_stored() {
+        let mut commands = TeamCommands::default();
+        let read = |commands: &mut TeamCommands, muted_until, prefix: &str| {
+            let settings = TeamChatSettings { muted_until, prefix: prefix.to_owned(), ..TeamChatSettings::default() };
+            commands.load(StoredCommands { settings, ..StoredCommands::default() }, None);
+            (commands.settings.muted_until, commands.settings.prefix.clone())
+        };
+        commands.begin_mute(Some(at(60)));
+        assert_eq!(read(&mut commands, None, "?"), (Some(at(60)), "?".to_owned()));
+        commands.begin_mute(None);
+        commands.end_mute();
+        assert_eq!(read(&mut commands, Some(at(60)), "?"), (None, "?".to_owned()), "the second is not stored");
+        commands.end_mute();
+        assert_eq!(
+            read(&mut commands, Some(at(90)), "!"),
+            (Some(at(90)), "!".to_owned()),
+            "set in the dashboard since"
+        );
     }
 
     #[test]

@@ -81,7 +81,8 @@ impl LinkedRoom {
     }
 
     fn push(&self, key: &TeamKey, by: u64, text: &str, purpose: LineUse, now: i64) -> bool {
-        let line = SaidLine { text: text.to_owned(), by: by.to_string().as_str().into(), said_as: None, alarm: None };
+        let by = by.to_string().as_str().into();
+        let line = SaidLine { text: text.to_owned(), by, said_as: None, alarm: None, timers: None };
         self.teams.push(key, line, purpose, at(now))
     }
 

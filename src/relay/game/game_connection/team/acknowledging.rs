@@ -54,7 +54,11 @@ impl GameConnection {
                         texts.say("team.ack", &[("name", &name), ("count", &count)])
                     }
                 };
-                connection.say(&said, LineUse::Answer);
+                let now = connection.context.clock.moment();
+                let has_room = |key| connection.context.teams.answers_acknowledgement(key, now);
+                if connection.commands.key.as_ref().is_some_and(has_room) {
+                    connection.say(&said, LineUse::Answer);
+                }
             });
         }));
     }

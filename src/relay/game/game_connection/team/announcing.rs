@@ -11,7 +11,7 @@ use crate::{
         team_command::speaker::LineUse,
         world_event::{EventKind, WorldEvent},
     },
-    relay::{game::team_speech, shared::teams::AlarmLine},
+    relay::{game::team_speech, shared::teams::line_ends::AlarmLine},
 };
 
 impl GameConnection {

@@ -209,9 +209,12 @@ impl GameConnection {
             self.context.teams.pass_mute_on(key, &self.server, author, until);
         }
         let stored = self.keep_mute(until);
-        ctx.spawn(stored.into_actor(self).map(move |stored, connection, ctx| match stored {
-            Ok(()) => connection.say(&said, LineUse::Answer),
-            Err(_) => connection.say_failed(ctx),
+        ctx.spawn(stored.into_actor(self).map(move |stored, connection, ctx| {
+            connection.mute_ended(ctx);
+            match stored {
+                Ok(()) => connection.say(&said, LineUse::Answer),
+                Err(_) => connection.say_failed(ctx),
+            }
         }));
     }
 
@@ -224,22 +227,29 @@ impl GameConnection {
             return;
         }
         let stored = self.keep_mute(until);
-        ctx.spawn(stored.into_actor(self).map(|stored, connection, _| {
+        ctx.spawn(stored.into_actor(self).map(|stored, connection, ctx| {
+            connection.mute_ended(ctx);
             if let Err(error) = stored {
-                log::warn!(server = connection.server.as_str(); "a mute holds only in this process: {error}");
+                log::warn!(server = connection.server.as_str(); "a mute was not stored: {error}");
             }
         }));
     }
 
     /// Leaves announcements out from now on, and stores it.
     fn keep_mute(&mut self, until: Option<Timestamp>) -> impl Future<Output = Result<(), DbError>> + use<> {
-        self.commands.settings.muted_until = until;
+        self.commands.begin_mute(until);
         let (pool, server) = (self.context.pool.clone(), self.server.clone());
         let mute = move |db: &mut Db| {
             let settings = team_chat_settings::get(db, &server)?;
             team_chat_settings::put(db, &server, &TeamChatSettings { muted_until: until, ..settings })
         };
         async move { pool.write(mute).await }
+    }
+
+    /// A mute is stored, or was not. A read that began before may be older than it.
+    fn mute_ended(&mut self, ctx: &mut Context<Self>) {
+        self.commands.end_mute();
+        self.load_commands(ctx);
     }
 
     /// Says that a command did not work.

@@ -11,23 +11,28 @@ use crate::{
     domain::{
         chat_answers::BotMessages,
         team_command::{desk::ChatNotice, durations, reply, speaker::LineUse},
-        team_timer::{TeamTimer, free_number},
+        team_timer::{TeamTimer, TimerEnd, free_number},
         time::Timestamp,
     },
-    relay::{shared::write_behind::Record, state::live_state::GameUpdate},
+    relay::{
+        game::team_speech,
+        shared::{teams::line_ends::EndedTimers, write_behind::Record},
+        state::live_state::GameUpdate,
+    },
 };
 
-/// A timer that ends later than this says so.
-const LATE: TimeDelta = TimeDelta::seconds(60);
 /// Time of a notice of a loop, which is that of the silence.
 const NOTICED_FOR: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// The words for the end of a timer.
-fn ended(texts: &BotMessages, TeamTimer { text, ends_at, .. }: &TeamTimer, now: Timestamp) -> String {
-    let late = now - *ends_at;
-    match late >= LATE {
-        true => texts.say("team.timer.late", &[("late", &durations::shown(late)), ("text", text)]),
-        false => texts.say("team.timer.ended", &[("text", text)]),
+/// The words for the end of a timer; `None`: it is not said any longer.
+fn ended(texts: &BotMessages, timer: &TeamTimer, now: Timestamp) -> Option<String> {
+    let text = timer.text.as_str();
+    match timer.end(now) {
+        TimerEnd::OnTime => Some(texts.say("team.timer.ended", &[("text", text)])),
+        TimerEnd::Late(late) => {
+            Some(texts.say("team.timer.late", &[("late", &durations::shown(late)), ("text", text)]))
+        }
+        TimerEnd::TooLate => None,
     }
 }
 
@@ -122,10 +127,19 @@ impl GameConnection {
         if due.is_empty() {
             return;
         }
-        due.iter().for_each(|(id, _)| self.delete_timer(id.clone(), ctx));
+        self.hide_timers(|id| due.iter().any(|(known, _)| known == id), ctx);
         self.with_texts(ctx, move |connection, texts, _| {
-            let ended = due.iter().map(|(_, timer)| ended(texts, timer, now));
-            reply::lines(ended).iter().for_each(|line| connection.say(line, LineUse::Reminder));
+            let (ids, due): (Vec<_>, Vec<_>) = due.into_iter().unzip();
+            let said: Vec<String> = due.iter().filter_map(|timer| ended(texts, timer, now)).collect();
+            let (server, timers) = (connection.server.as_str(), due.len() - said.len());
+            if timers > 0 {
+                log::warn!(server, timers; "the ends of timers were not said in the team's chat: they are too old");
+            }
+            let Some(key) = &connection.commands.key else { return };
+            let ended = Arc::new(EndedTimers::new(ids, &connection.context.write_behind));
+            for line in reply::lines(said.into_iter()) {
+                team_speech::say_ended(&connection.context, key, &connection.server, &line, &ended);
+            }
         });
     }
 
@@ -136,10 +150,15 @@ impl GameConnection {
 
     /// Its row is deleted once the database takes it: otherwise the timer would end once more after a start.
     fn delete_timer(&mut self, id: Arc<str>, ctx: &mut Context<Self>) {
-        let mut timers = self.timers();
-        timers.retain(|(known, _)| *known != id);
-        self.update(GameUpdate::Timers(timers), ctx);
+        self.hide_timers(|known| *known == id, ctx);
         self.context.write_behind.store(Record::TimerEnded(id));
+    }
+
+    /// Takes timers out of the state.
+    fn hide_timers(&mut self, is_hidden: impl Fn(&Arc<str>) -> bool, ctx: &mut Context<Self>) {
+        let mut timers = self.timers();
+        timers.retain(|(id, _)| !is_hidden(id));
+        self.update(GameUpdate::Timers(timers), ctx);
     }
 
     /// Shows what the owner should know: another bot for as long as the prefix is the same, a loop until the silence ends.

@@ -27,6 +27,7 @@ use crate::{
 const RECALLED: usize = 50;
 
 /// See the module.
+#[derive(Default)]
 pub struct StoredCommands {
     pub settings: TeamChatSettings,
     pub owner: Option<UserId>,
