@@ -7,6 +7,7 @@ pub mod disabled_warnings;
 pub mod emergencies;
 pub mod expiry_warnings;
 pub mod figures;
+pub mod orphaned_emergencies;
 pub mod outcomes;
 pub mod reached_users;
 pub mod sender;

@@ -1,5 +1,6 @@
-//! Ends the repetitions of emergencies at Pushover whose raid was acknowledged elsewhere, or is over. Receipts are kept with
-//! their messages, so that a restart forgets none; they end by themselves after some minutes.
+//! Ends the repetitions of emergencies at Pushover whose raid was acknowledged elsewhere, or is over, or whose channel is
+//! switched off or was deleted. Receipts are kept with their messages, so that a restart forgets none but those of deleted
+//! channels; they end by themselves after some minutes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -72,8 +73,25 @@ impl Ending {
         self.channels.pool.write(move |db: &mut Db| emergencies::note_ended(db, &id)).await
     }
 
+    /// Begins to end those of deleted channels, as far as there is room.
+    fn begin_orphaned(&mut self) {
+        let mut waiting = self.channels.orphaned.take();
+        waiting.retain(|orphaned| !self.begin_one(&orphaned.emergency, &orphaned.channel));
+        self.channels.orphaned.add(waiting);
+    }
+
+    /// Begins to end this one; false if there is no room.
+    fn begin_one(&mut self, emergency: &Emergency, channel: &StoredChannel) -> bool {
+        let has_turn = self.turns.take(LANE, &channel.id, &channel.user_id, &channel.host);
+        if has_turn {
+            self.attempts.spawn_local(end(self.channels.clone(), emergency.clone(), channel.clone()));
+        }
+        has_turn
+    }
+
     /// Begins to end all that are over, as far as there is room.
     async fn begin(&mut self) -> Result<(), DbError> {
+        self.begin_orphaned();
         let mut place: Option<EmergencyPlace> = None;
         loop {
             let (after, now) = (place.take(), self.channels.clock.now());
@@ -83,9 +101,7 @@ impl Ending {
                 let id = ChannelId::from(emergency.channel_id.as_str());
                 let channel = self.channels.pool.read(move |db: &mut Db| channels::get(db, &id)).await?;
                 let Some(channel) = channel else { continue };
-                if self.turns.take(LANE, &channel.id, &channel.user_id, &channel.host) {
-                    self.attempts.spawn_local(end(self.channels.clone(), emergency, channel));
-                }
+                self.begin_one(&emergency, &channel);
             }
             match next {
                 Some(next) => place = Some(next),

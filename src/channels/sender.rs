@@ -7,6 +7,7 @@ use tokio::sync::{Notify, futures::Notified};
 use url::Url;
 
 use crate::{
+    channels::orphaned_emergencies::OrphanedEmergencies,
     clients::channels::{ChannelClient, ChannelFailure, TakenMessage},
     clock::Clock,
     config::PublicUrls,
@@ -47,6 +48,8 @@ pub struct Channels {
     pub news: Notify,
     /// Since when the worker finds that the database fails; none: its last look was good.
     pub failing_since: Mutex<Option<Moment>>,
+    /// Emergencies of channels that are gone.
+    pub orphaned: OrphanedEmergencies,
 }
 
 impl Channels {

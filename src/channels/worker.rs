@@ -23,7 +23,7 @@ use crate::{
     db::{
         channels::StoredChannel,
         engine::{error::DbError, pool::Db},
-        notice_messages::{self, DueMessages, SendableMessage},
+        notice_messages::{self, DueMessages, HeldMessages, SendableMessage},
         notice_steps::{self, StepsMade, TooLateMessage},
         notice_subjects::NoticeSubject,
         notices::{self, DeliveryOutcome, EndedAttempt, NoticeKey},
@@ -34,7 +34,7 @@ use crate::{
         channel::{ChannelFault, pause_after},
         channel_lane::{ChannelLane, LaneLoad, LaneTurns},
         held_origins::{HeldOrigins, KindAtOrigin, OriginChange, OriginSign},
-        time::Moment,
+        time::{Moment, Timestamp},
     },
     panics::{self, Part},
 };
@@ -221,7 +221,8 @@ impl Worker {
                 continue;
             }
             let read = move |db: &mut Db| notice_messages::at_origins(db, now.stamp, &origins, BATCH as i64);
-            let waiting = pool.read(read).await?;
+            let HeldMessages { waiting, unreadable } = pool.read(read).await?;
+            self.end_unreadable(unreadable, now.stamp).await?;
             if !waiting.is_empty() {
                 are_any = true;
                 pool.write(move |db: &mut Db| notices::pass_over(db, &waiting, fault, now.stamp)).await?;
@@ -229,6 +230,17 @@ impl Worker {
             }
         }
         Ok(are_any)
+    }
+
+    /// Ends these messages, which cannot be read: they hold up no other.
+    async fn end_unreadable(&self, messages: Vec<String>, now: Timestamp) -> Result<(), DbError> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        for delivery in &messages {
+            log::error!(delivery = delivery.as_str(); "a message of an alarm cannot be read, and is not sent");
+        }
+        self.channels.pool.write(move |db: &mut Db| notice_messages::end_unreadable(db, &messages, now)).await
     }
 
     /// Begins the attempts that are due, as far as there is room; true if there were any.
@@ -250,15 +262,11 @@ impl Worker {
         }
         let read = move |db: &mut Db| notice_messages::due(db, now, lane, &load);
         let DueMessages { sendable, over, unreadable } = self.channels.pool.read(read).await?;
-        if !unreadable.is_empty() {
-            for delivery in &unreadable {
-                log::error!(delivery = delivery.as_str(); "a message of an alarm cannot be read, and is not sent");
-            }
-            let end = move |db: &mut Db| notice_messages::end_unreadable(db, &unreadable, now);
-            self.channels.pool.write(end).await?;
-        }
+        self.end_unreadable(unreadable, now).await?;
         if !over.is_empty() {
-            self.channels.pool.write(move |db: &mut Db| notice_messages::cancel(db, &over, now)).await?;
+            let end = move |db: &mut Db| notice_messages::end_over(db, &over, now);
+            report_too_late(&self.channels.pool.write(end).await?);
+            self.channels.news.notify_waiters();
         }
         let (due, mut begun) = (sendable.len(), 0);
         for message in sendable {

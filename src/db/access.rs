@@ -90,6 +90,14 @@ pub fn servers_of(db: &mut Db, user: &UserId) -> Result<Vec<(PairedServer, Role)
     Ok(own.chain(shared.into_iter().map(|server| (server, Role::Guest))).collect())
 }
 
+/// The ids of the servers that the user may watch.
+pub fn server_ids_of(db: &mut Db, user: &UserId) -> Result<Vec<ServerId>, DbError> {
+    let own = paired_servers::table.filter(paired_servers::owner_id.eq(user.as_str())).select(paired_servers::id);
+    let shared = guests::table.filter(guests::user_id.eq(user.as_str())).select(guests::server_id);
+    let (own, shared): (Vec<String>, Vec<String>) = (own.load(db)?, shared.load(db)?);
+    Ok(own.into_iter().chain(shared).map(ServerId::from).collect())
+}
+
 fn owner(db: &mut Db, server: &ServerId) -> Result<Option<String>, DbError> {
     Ok(paired_servers::table.find(server.as_str()).select(paired_servers::owner_id).first(db).optional()?)
 }

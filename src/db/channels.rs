@@ -170,6 +170,13 @@ pub fn usable_of(
     Ok(usable)
 }
 
+/// The ids of the channels among these that can be tried.
+pub fn usable_among(db: &mut Db, ids: &[&str]) -> Result<BTreeSet<String>, DbError> {
+    let usable = channels::table.filter(channels::id.eq_any(ids)).filter(channels::state.eq_any(usable_states()));
+    let usable: Vec<String> = usable.select(channels::id).load(db)?;
+    Ok(usable.into_iter().collect())
+}
+
 /// The users among these who have a channel that can be tried.
 pub fn reachable(db: &mut Db, users: &[UserId]) -> Result<Vec<UserId>, DbError> {
     let usable = channels::table

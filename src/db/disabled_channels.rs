@@ -25,6 +25,20 @@ pub fn list_to_warn(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<Chann
     Ok(ids.into_iter().map(ChannelId::from).collect())
 }
 
+/// True if a warning is planned for later than any is: the clock was set back since.
+pub fn are_any_ahead(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
+    let ahead = channels::table.filter(channels::warn_at.gt(now + WARNED_AGAIN_AFTER));
+    let ahead: Option<String> = ahead.select(channels::id).first(db).optional()?;
+    Ok(ahead.is_some())
+}
+
+/// Makes all warnings due that are planned for later.
+pub fn hasten_all(db: &mut Db, now: Timestamp) -> Result<(), DbError> {
+    let planned = channels::table.filter(channels::warn_at.gt(now));
+    diesel::update(planned).set(channels::warn_at.eq(now)).execute(db)?;
+    Ok(())
+}
+
 /// Stores that the user was warned of this channel, which fails since then: nothing more is due, unless all others failed.
 pub fn warn_next(
     db: &mut Db,
@@ -89,6 +103,16 @@ mod tests {
             warned(0, false, 93_601);
             fail(later(93_602));
             assert_eq!(due(later(200_000)), [], "the test of a user failed");
+
+            warned(0, true, 200_000);
+            let is_ahead = |at| pool.read_blocking(|db| are_any_ahead(db, at)).unwrap();
+            assert!(!is_ahead(later(200_000)), "it is sent again in an hour");
+            let back = later(100_000);
+            assert!(is_ahead(back));
+            pool.write_blocking(|db| hasten_all(db, back)).unwrap();
+            assert_eq!(due(back), std::slice::from_ref(&id), "the clock was set back");
+            assert!(!is_ahead(back));
+            warned(0, false, 100_001);
 
             let accept = |at| pool.write_blocking(|db| note_accepted(db, &[("a", "1")], at)).unwrap();
             accept(later(200_000));

@@ -6,12 +6,16 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
+        channels::{self, StoredChannel},
         engine::{error::DbError, pool::Db},
         notice_subjects,
         notices::NoticeKey,
         schema::deliveries,
     },
-    domain::time::Timestamp,
+    domain::{
+        ids::{ChannelId, UserId},
+        time::Timestamp,
+    },
 };
 
 /// A message that repeats.
@@ -31,10 +35,18 @@ pub struct Emergency {
 /// The place of an emergency in their order: when it ends by itself, and its id.
 pub type EmergencyPlace = (Timestamp, String);
 
+/// An emergency that is to be ended although its row goes, and its channel's with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrphanedEmergency {
+    pub emergency: Emergency,
+    pub channel: StoredChannel,
+}
+
 /// A page of emergencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Emergencies {
-    /// Emergencies whose raid is acknowledged or over, or whose user may no longer watch the server.
+    /// Emergencies whose raid is acknowledged or over, whose user may no longer watch the server, or whose channel is switched
+    /// off.
     pub over: Vec<Emergency>,
     /// The end of the page; `None`: there is no further one.
     pub next: Option<EmergencyPlace>,
@@ -58,9 +70,48 @@ pub fn over(db: &mut Db, now: Timestamp, after: Option<EmergencyPlace>, limit: i
         let keys: BTreeSet<NoticeKey> = over.iter().map(Emergency::key).collect();
         let rows = notice_subjects::rows(db, &keys)?;
         let concerns = notice_subjects::concerns(db, &rows, now)?;
-        over.retain(|emergency| !concerns.contains_key(&emergency.key()));
+        let channels: Vec<&str> = over.iter().map(|emergency| emergency.channel_id.as_str()).collect();
+        let usable = channels::usable_among(db, &channels)?;
+        let goes_on = |one: &Emergency| concerns.contains_key(&one.key()) && usable.contains(&one.channel_id);
+        over.retain(|emergency| !goes_on(emergency));
     }
     Ok(Emergencies { over, next })
+}
+
+/// The emergencies of the user's channel that still repeat, before it is deleted.
+pub fn of_channel(
+    db: &mut Db,
+    user: &UserId,
+    channel: &ChannelId,
+    now: Timestamp,
+) -> Result<Vec<OrphanedEmergency>, DbError> {
+    let ringing = deliveries::table
+        .filter(deliveries::channel_id.eq(channel.as_str()))
+        .filter(deliveries::user_id.eq(user.as_str()))
+        .filter(deliveries::rings_until.gt(now));
+    let ringing = ringing.select(Emergency::as_select()).load(db)?;
+    with_channels(db, ringing)
+}
+
+/// The user's emergencies that still repeat, before the user is erased.
+pub fn of_user(db: &mut Db, user: &UserId, now: Timestamp) -> Result<Vec<OrphanedEmergency>, DbError> {
+    let ringing =
+        deliveries::table.filter(deliveries::rings_until.gt(now)).filter(deliveries::user_id.eq(user.as_str()));
+    let ringing = ringing.select(Emergency::as_select()).load(db)?;
+    with_channels(db, ringing)
+}
+
+fn with_channels(db: &mut Db, ringing: Vec<Emergency>) -> Result<Vec<OrphanedEmergency>, DbError> {
+    if ringing.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<&str> = ringing.iter().map(|emergency| emergency.channel_id.as_str()).collect();
+    let channels = channels::get_all(db, &ids)?;
+    let orphaned = ringing.into_iter().filter_map(|emergency| {
+        let channel = channels.iter().find(|channel| channel.id == emergency.channel_id)?.clone();
+        Some(OrphanedEmergency { emergency, channel })
+    });
+    Ok(orphaned.collect())
 }
 
 /// Stores that nothing more is done about this message.

@@ -357,6 +357,18 @@ pub fn shown(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<Store
     with_acks(db, rows)
 }
 
+/// Ids of the server's incidents with a trigger after this time, the newest; no drills.
+pub fn ids_since(db: &mut Db, server: &ServerId, since: Timestamp) -> Result<BTreeSet<String>, DbError> {
+    let recent = incidents::table
+        .filter(incidents::server_id.eq(server.as_str()))
+        .filter(incidents::last_at.gt(since))
+        .filter(incidents::drill.eq(false))
+        .order(incidents::id.desc())
+        .limit(MOST_OPEN);
+    let ids: Vec<String> = recent.select(incidents::id).load(db)?;
+    Ok(ids.into_iter().collect())
+}
+
 fn with_acks(db: &mut Db, rows: Vec<IncidentRow>) -> Result<Vec<StoredIncident>, DbError> {
     if rows.is_empty() {
         return Ok(Vec::new());

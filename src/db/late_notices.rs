@@ -10,11 +10,12 @@ use crate::{
         engine::{error::DbError, pool::Db},
         incidents::{self, StoredIncident},
         new_notices,
+        notice_rules::NoticeRules,
         notices::NoticeDeliveryState,
-        schema::{deliveries, notices},
+        schema::{channels, deliveries, notices},
     },
     domain::{
-        access::Action,
+        channel::ChannelState,
         escalation::QUIET_AFTER,
         ids::{ServerId, UserId},
         time::Timestamp,
@@ -36,29 +37,61 @@ struct EarlierMessage {
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn open(db: &mut Db, user: &UserId, now: Timestamp) -> Result<(), DbError> {
-    let servers = access::servers_of(db, user)?;
-    for (server, _) in servers.into_iter().filter(|(_, role)| role.may(Action::Watch)) {
-        for stored in going_on(db, &server.id, user, now)? {
+    for server in access::server_ids_of(db, user)? {
+        for stored in going_on(db, &server, user, now)? {
             let opened_at = stored.incident.first_at.min(now);
-            new_notices::open_for(db, &server.id, user, &stored.id, opened_at, now, None)?;
-            hasten_unheard(db, &stored.id, user, now)?;
+            new_notices::open_for(db, &server, user, &stored.id, opened_at, now, None)?;
+            match hasten_unheard(db, &server, &stored.id, user, now) {
+                Err(DbError::Malformed(_)) => {
+                    let incident = stored.id.as_str();
+                    log::error!(incident; "the messages of an alarm cannot be read: its next step is not sooner");
+                }
+                hastened => hastened?,
+            }
         }
     }
     Ok(())
 }
 
-/// The alarms of this server that go on, and that the user has not acknowledged.
+/// The alarms of this server that go on, and that the user has not acknowledged. One that cannot be read is left out, and
+/// holds up no other.
 fn going_on(db: &mut Db, server: &ServerId, user: &UserId, now: Timestamp) -> Result<Vec<StoredIncident>, DbError> {
-    let mut shown = incidents::shown(db, server, now)?;
-    shown.retain(|StoredIncident { incident, .. }| {
+    let recent = incidents::ids_since(db, server, now - QUIET_AFTER)?;
+    let mut known: Vec<StoredIncident> = match incidents::get_all(db, &recent) {
+        Err(DbError::Malformed(_)) => read_singly(db, &recent)?,
+        read => read?.into_values().collect(),
+    };
+    known.retain(|StoredIncident { incident, .. }| {
         !incident.drill && incident.last_at + QUIET_AFTER > now && !incident.acks.contains_key(user)
     });
-    Ok(shown)
+    known.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    Ok(known)
+}
+
+fn read_singly(db: &mut Db, ids: &BTreeSet<String>) -> Result<Vec<StoredIncident>, DbError> {
+    let mut read = Vec::new();
+    for id in ids {
+        match incidents::get_all(db, &[id.clone()].into()) {
+            Ok(incidents) => read.extend(incidents.into_values()),
+            Err(DbError::Malformed(_)) => {
+                log::error!(incident = id.as_str(); "an alarm cannot be read, and is not sent by channels that came later");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
 }
 
 /// Makes the next step of an alarm due of which no message was accepted. While one waits, that is a step of its round:
-/// channels that were not tried in it are. Otherwise the next round begins, even after the last.
-fn hasten_unheard(db: &mut Db, incident: &str, user: &UserId, now: Timestamp) -> Result<(), DbError> {
+/// channels that were not tried in it are. Otherwise the next round begins. After the last one there is no other: channels
+/// that were not tried in it are, and those that work again have their message once more.
+fn hasten_unheard(
+    db: &mut Db,
+    server: &ServerId,
+    incident: &str,
+    user: &UserId,
+    now: Timestamp,
+) -> Result<(), DbError> {
     let messages = deliveries::table
         .filter(deliveries::incident_id.eq(incident))
         .filter(deliveries::user_id.eq(user.as_str()))
@@ -77,12 +110,46 @@ fn hasten_unheard(db: &mut Db, incident: &str, user: &UserId, now: Timestamp) ->
         } else {
             diesel::update(not_begun).set(notices::round_at.eq(now)).execute(db)?;
             let ended = row().filter(notices::due_at.is_null()).filter(notices::round.eq(round));
-            let next = (notices::round.eq(round + 1), notices::round_at.eq(now));
-            diesel::update(ended).set(next).execute(db)?;
+            let is_last = i64::from(round) + 1 >= i64::from(rounds(db, server, user)?);
+            let next = if is_last { round } else { round + 1 };
+            diesel::update(ended).set((notices::round.eq(next), notices::round_at.eq(now))).execute(db)?;
+            if is_last {
+                send_again(db, incident, user, round, now)?;
+            }
         }
     }
     let later = row().filter(notices::due_at.is_null().or(notices::due_at.gt(now)));
     diesel::update(later).set(notices::due_at.eq(now)).execute(db)?;
+    Ok(())
+}
+
+/// Rounds of the user's rules for this server.
+fn rounds(db: &mut Db, server: &ServerId, user: &UserId) -> Result<u32, DbError> {
+    let rules = NoticeRules::read(db, &[server.to_string()].into(), &[user.to_string()].into())?;
+    Ok(rules.of(server.as_str(), user.as_str()).0.rounds)
+}
+
+/// Queues the messages of this round that failed once more, as far as their channels work: no further round takes their
+/// place.
+fn send_again(db: &mut Db, incident: &str, user: &UserId, round: i32, now: Timestamp) -> Result<(), DbError> {
+    let works = channels::table.filter(channels::user_id.eq(user.as_str()));
+    let works = works.filter(channels::state.eq(ChannelState::Active.word())).select(channels::id);
+    let works: Vec<String> = works.load(db)?;
+    let failed = deliveries::table
+        .filter(deliveries::incident_id.eq(incident))
+        .filter(deliveries::user_id.eq(user.as_str()))
+        .filter(deliveries::round.eq(round))
+        .filter(deliveries::state.eq(NoticeDeliveryState::Failed.word()))
+        .filter(deliveries::channel_id.eq_any(works));
+    let queued = (
+        deliveries::state.eq(NoticeDeliveryState::Queued.word()),
+        deliveries::attempts.eq(0),
+        deliveries::queued_at.eq(now),
+        deliveries::due_at.eq(now),
+        deliveries::reason.eq(None::<String>),
+        deliveries::ended_at.eq(None::<Timestamp>),
+    );
+    diesel::update(failed).set(queued).execute(db)?;
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use crate::{
     db::{
         channels::{self, StoredChannel},
         engine::{error::DbError, pool::Db},
+        notice_steps::TooLateMessage,
         notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},
         notices::{DeliveryEnd, NoticeDelivery, NoticeDeliveryState, NoticeKey},
         paired_servers::{self, PairedServer},
@@ -80,15 +81,45 @@ fn due_ids(
     Ok(due.order(deliveries::due_at).limit(i64::try_from(limit).unwrap_or(i64::MAX)).select(deliveries::id).load(db)?)
 }
 
+/// Messages that wait for held origins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldMessages {
+    pub waiting: Vec<NoticeDelivery>,
+    /// Ids of those that cannot be read.
+    pub unreadable: Vec<String>,
+}
+
 /// Messages at these origins that are due first and not passed over yet, the longest due first.
-pub fn at_origins(db: &mut Db, now: Timestamp, origins: &[String], limit: i64) -> Result<Vec<NoticeDelivery>, DbError> {
+pub fn at_origins(db: &mut Db, now: Timestamp, origins: &[String], limit: i64) -> Result<HeldMessages, DbError> {
     let untried = deliveries::table
         .inner_join(channel_rows::table)
         .filter(deliveries::due_at.le(now))
         .filter(deliveries::attempts.eq(0))
         .filter(deliveries::reason.is_null())
         .filter(channel_rows::kind.concat(channel_rows::origin).eq_any(origins));
-    Ok(untried.order(deliveries::due_at).limit(limit).select(NoticeDelivery::as_select()).load(db)?)
+    let ids: Vec<String> = untried.order(deliveries::due_at).limit(limit).select(deliveries::id).load(db)?;
+    if ids.is_empty() {
+        return Ok(HeldMessages::default());
+    }
+    let of_ids = deliveries::table.filter(deliveries::id.eq_any(&ids)).order(deliveries::due_at);
+    match of_ids.select(NoticeDelivery::as_select()).load(db).map_err(DbError::from) {
+        Err(DbError::Malformed(_)) => held_singly(db, ids),
+        read => Ok(HeldMessages { waiting: read?, unreadable: Vec::new() }),
+    }
+}
+
+/// These messages, one by one: a row that cannot be read holds up no other message.
+fn held_singly(db: &mut Db, ids: Vec<String>) -> Result<HeldMessages, DbError> {
+    let mut held = HeldMessages::default();
+    for id in ids {
+        let message = deliveries::table.find(&id).select(NoticeDelivery::as_select());
+        match message.first(db).optional().map_err(DbError::from) {
+            Ok(message) => held.waiting.extend(message),
+            Err(DbError::Malformed(_)) => held.unreadable.push(id),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(held)
 }
 
 /// These messages, in this order.
@@ -190,15 +221,44 @@ fn kept(
     Ok(kept.collect())
 }
 
-/// Cancels these messages, as far as they still wait and are over: their raid may have become part of another one while
-/// they were read. Call it in a transaction.
-pub fn cancel(db: &mut Db, ids: &[String], now: Timestamp) -> Result<(), DbError> {
+/// Ends these messages, as far as they still wait and are over: their raid may have become part of another one while they
+/// were read. Those that were never tried, because they waited for an origin or for this service, have failed, and are
+/// returned, unless their users acknowledged or may no longer watch. Call it in a transaction.
+pub fn end_over(db: &mut Db, ids: &[String], now: Timestamp) -> Result<Vec<TooLateMessage>, DbError> {
     let waiting = deliveries::table.filter(deliveries::id.eq_any(ids)).filter(deliveries::due_at.is_not_null());
     let waiting: Vec<NoticeDelivery> = waiting.select(NoticeDelivery::as_select()).load(db)?;
-    let over = sendable(db, waiting, now)?.over;
+    let over = sendable(db, waiting.clone(), now)?.over;
+    let untried = waiting.iter().filter(|message| message.attempts == 0 && over.contains(&message.id));
+    let (unsent, too_late) = too_late(db, &untried.collect::<Vec<_>>())?;
+    let failed = deliveries::table.filter(deliveries::id.eq_any(&unsent));
+    let reason = deliveries::reason.eq(ChannelFault::TooLate.word());
+    diesel::update(failed).set((reason, DeliveryEnd::new(NoticeDeliveryState::Failed, now))).execute(db)?;
+    let over = over.iter().filter(|id| !unsent.contains(id));
     let over = deliveries::table.filter(deliveries::id.eq_any(over));
     diesel::update(over).set(DeliveryEnd::new(NoticeDeliveryState::Cancelled, now)).execute(db)?;
-    Ok(())
+    Ok(too_late)
+}
+
+/// The messages among these that their users would have had, if there had been time: their ids, and each as too late.
+fn too_late(db: &mut Db, untried: &[&NoticeDelivery]) -> Result<(Vec<String>, Vec<TooLateMessage>), DbError> {
+    if untried.is_empty() {
+        return Ok(Default::default());
+    }
+    let keys: BTreeSet<NoticeKey> = untried.iter().map(|message| message.key()).collect();
+    let rows = notice_subjects::rows(db, &keys)?;
+    let raids = notice_subjects::open_raids(db, &rows)?;
+    let ids: Vec<&str> = untried.iter().map(|message| message.channel_id.as_str()).collect();
+    let channels = channels::get_all(db, &ids)?;
+    let kind = |message: &NoticeDelivery| {
+        let channel = channels.iter().find(|channel| channel.id == message.channel_id);
+        channel.and_then(|channel| channel.kind().ok())
+    };
+    let too_late = untried.iter().filter(|message| raids.contains_key(&message.key())).filter_map(|message| {
+        let NoticeDelivery { id, incident_id, user_id, channel_id, .. } = NoticeDelivery::clone(message);
+        let kind = kind(message)?;
+        Some((id, TooLateMessage { incident: incident_id, user: user_id, channel: channel_id, kind }))
+    });
+    Ok(too_late.unzip())
 }
 
 /// Ends these messages, which cannot be read.

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{
     db::{
-        channels,
+        channels, disabled_channels,
         engine::{error::DbError, pool::Db},
         schema::{deliveries, notices},
     },
@@ -254,8 +254,8 @@ fn hasten(db: &mut Db, delivery: &NoticeDelivery, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// True if a notice that has a further step was opened later than now, or a message that waits was queued: the clock was
-/// set back since.
+/// True if a notice that has a further step was opened later than now, a message that waits was queued, or a warning was
+/// planned: the clock was set back since.
 pub fn are_any_ahead(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
     let ahead = notices::table.filter(notices::opened_at.gt(now)).filter(notices::due_at.is_not_null());
     let ahead: Option<String> = ahead.select(notices::incident_id).first(db).optional()?;
@@ -263,10 +263,10 @@ pub fn are_any_ahead(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
     let waiting = deliveries::table.filter(deliveries::due_at.ge(Timestamp::UNIX_EPOCH));
     let waiting = waiting.filter(deliveries::queued_at.gt(now));
     let waiting: Option<String> = waiting.select(deliveries::id).first(db).optional()?;
-    Ok(ahead.is_some() || waiting.is_some())
+    Ok(ahead.is_some() || waiting.is_some() || disabled_channels::are_any_ahead(db, now)?)
 }
 
-/// Makes all due that is planned for later, also attempts: after the clock was set back, it would wait for as long as
+/// Makes all due that is planned for later, also attempts and warnings of channels that are switched off: after the clock was set back, it would wait for as long as
 /// that. Returns how many notices. Quiet hours are looked at again by each step.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
@@ -278,6 +278,7 @@ pub fn hasten_all(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
         diesel::update(planned).set((notices::due_at.eq(now), notices::round_at.eq(began_at))).execute(db)?;
     let waiting = deliveries::table.filter(deliveries::due_at.gt(now));
     diesel::update(waiting).set(deliveries::due_at.eq(now)).execute(db)?;
+    disabled_channels::hasten_all(db, now)?;
     Ok(hastened)
 }
 

@@ -16,6 +16,7 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         customers_to_end::{self, CustomerTurn},
+        emergencies::{self, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
         schema::{
             active_days, beta_testers, chat_link_codes, chat_links, erased_customers, guests, idempotency_keys,
@@ -307,6 +308,8 @@ pub struct Erased {
     pub notes: Vec<(ServerId, String)>,
     /// The customer id of the payment provider, at which a subscription may run.
     pub customers: Vec<CustomerTurn>,
+    /// Messages at Pushover that still repeat.
+    pub emergencies: Vec<OrphanedEmergency>,
 }
 
 /// Begins an erasure: nothing of this user is added until the transaction ends. Others lock in another order (the
@@ -352,6 +355,11 @@ pub fn erase(db: &mut Db, user: &User, now: Timestamp) -> Result<Erased, DbError
         chat_links::table.filter(chat_links::user_id.eq(id)).select(chat_links::chat_user_id).load(db)?;
     diesel::delete(chat_link_codes::table.filter(chat_link_codes::chat_user_id.eq_any(accounts))).execute(db)?;
     let customers = forget_payments(db, id, now)?;
+    // One that cannot be read ends by itself, and holds up no erasure.
+    let emergencies = match emergencies::of_user(db, &user.id, now) {
+        Err(DbError::Malformed(_)) => Vec::new(),
+        read => read?,
+    };
     diesel::update(store_versions::table.filter(store_versions::written_by.eq(account)))
         .set(store_versions::written_by.eq(ERASED_WRITER))
         .execute(db)?;
@@ -365,6 +373,7 @@ pub fn erase(db: &mut Db, user: &User, now: Timestamp) -> Result<Erased, DbError
         acknowledged: acknowledged.into_iter().map(ServerId::from).collect(),
         notes: notes.into_iter().map(|(server, note)| (server.into(), note)).collect(),
         customers,
+        emergencies,
     })
 }
 

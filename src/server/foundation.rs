@@ -155,6 +155,7 @@ impl Foundation {
             vapid: Default::default(),
             news: Default::default(),
             failing_since: Default::default(),
+            orphaned: Default::default(),
         })
     }
 

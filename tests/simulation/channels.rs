@@ -173,6 +173,7 @@ impl Service {
             vapid: Default::default(),
             news: Default::default(),
             failing_since: Default::default(),
+            orphaned: Default::default(),
         }
     }
 

@@ -26,7 +26,8 @@ use crate::{
     crypto::{signed_webhook, web_push::BrowserKeys},
     db::{
         channels::{self, ChannelNotAdded, StoredChannel},
-        engine::pool::Db,
+        emergencies::{self, OrphanedEmergency},
+        engine::{error::DbError, pool::Db},
         late_notices, notices,
     },
     domain::{
@@ -347,7 +348,7 @@ pub async fn update(
     Ok(HttpResponse::Ok().json(ChannelView::new(context.pool.write(rename).await?)?))
 }
 
-/// Deletes a channel: what waits for it is not sent.
+/// Deletes a channel: what waits for it is not sent, and what repeats there is ended.
 #[utoipa::path(delete, path = "/channels/{id}", tag = "channels", operation_id = "delete_channel",
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),
@@ -357,8 +358,15 @@ pub async fn delete(
     path: web::Path<String>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = ChannelId::from(path.into_inner());
-    Done::if_found(context.pool.write(move |db| channels::delete(db, &user.id, &id)).await?)
+    let (id, now, sender) =
+        (ChannelId::from(path.into_inner()), context.clock.now(), context.services.channels.clone());
+    let delete = move |db: &mut Db| -> Result<(bool, Vec<OrphanedEmergency>), DbError> {
+        let orphaned = emergencies::of_channel(db, &user.id, &id, now)?;
+        Ok((channels::delete(db, &user.id, &id)?, orphaned))
+    };
+    let end = move |(_, orphaned): &(bool, Vec<OrphanedEmergency>)| sender.orphaned.add(orphaned.iter().cloned());
+    let (is_found, _) = context.pool.write_and_notify(delete, end).await?;
+    Done::if_found(is_found)
 }
 
 async fn stored(context: &ApiContext, user: &UserId, id: &ChannelId) -> Result<StoredChannel, ApiError> {

@@ -253,6 +253,7 @@ async fn erase_once(
     let (now, mark) = (context.clock.now(), context.keys.account_marks.of(&user.platform_id));
     let (hub, push, id, user) =
         (context.services.hub.clone(), context.services.push.clone(), user.id.clone(), user.clone());
+    let channels = context.services.channels.clone();
     let (session, notes, data_dir) =
         (session.clone(), context.health.erasure_notes.clone(), context.settings.data_dir.clone());
     let (begun, list) = (notes.clone(), data_dir.clone());
@@ -281,7 +282,8 @@ async fn erase_once(
         let ErasureAttempt::Erased(erased) = attempt else { return };
         // On the database's thread, which cannot be stopped: a client that leaves must not keep the user off the list.
         notes.end(&data_dir, &id, now);
-        let Erased { servers, shared, acknowledged, notes, .. } = erased;
+        let Erased { servers, shared, acknowledged, notes, emergencies, .. } = erased;
+        channels.orphaned.add(emergencies.iter().cloned());
         hub.do_send(UserErased { user: id.clone() });
         for server in servers {
             hub.do_send(ServerRemoved { server: server.clone() });

@@ -88,6 +88,7 @@ impl Receiver {
             vapid: Default::default(),
             news: Default::default(),
             failing_since: Default::default(),
+            orphaned: Default::default(),
         });
         for user in (0..USERS).map(|number| format!("user{number}")) {
             testing::user(pool, &user);

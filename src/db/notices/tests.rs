@@ -74,7 +74,7 @@ fn due_at_all(pool: &Pool, user: &str) -> Vec<Option<Timestamp>> {
     pool.read_blocking(of_user).unwrap()
 }
 
-/// The messages that are due, and cancels those that concern their users no longer.
+/// The messages that are due, and ends those that concern their users no longer.
 fn sent(pool: &Pool, at: Timestamp) -> Vec<NoticeDelivery> {
     ChannelLane::ALL.into_iter().flat_map(|lane| sent_in(pool, lane, &LaneLoad::default(), at)).collect()
 }
@@ -83,7 +83,7 @@ fn sent(pool: &Pool, at: Timestamp) -> Vec<NoticeDelivery> {
 fn sent_in(pool: &Pool, lane: ChannelLane, load: &LaneLoad, at: Timestamp) -> Vec<NoticeDelivery> {
     let load = LaneLoad { room: 100, ..load.clone() };
     let messages = pool.read_blocking(|db| notice_messages::due(db, at, lane, &load)).unwrap();
-    pool.write_blocking(|db| notice_messages::cancel(db, &messages.over, at)).unwrap();
+    pool.write_blocking(|db| notice_messages::end_over(db, &messages.over, at)).unwrap();
     messages.sendable.into_iter().map(|message| message.delivery).collect()
 }
 

@@ -61,12 +61,14 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     notices::note_outcomes(db, &[ended_attempt(key)], now()).unwrap();
     emergencies::over(db, now(), None, 9).unwrap();
     emergencies::note_ended(db, key).unwrap();
+    emergencies::of_channel(db, user, &key.into(), now()).unwrap();
+    emergencies::of_user(db, user, now()).unwrap();
     notice_messages::at_origins(db, now(), &load.origins, 9).unwrap();
     notices::pass_over(db, &[ended_attempt(key).delivery], ChannelFault::Throttled, now()).unwrap();
     notices::note_channel_failure(db, &key.into(), key, ChannelFault::Gone, now()).unwrap();
     notices::end_alone(db, &ended_attempt(key), now()).unwrap();
     notice_messages::end_unreadable(db, &[key.to_owned()], now()).unwrap();
-    notice_messages::cancel(db, &[key.to_owned()], now()).unwrap();
+    notice_messages::end_over(db, &[key.to_owned()], now()).unwrap();
     incidents::whole(db, key).unwrap();
     notices::server_of(db, key, user).unwrap();
     late_notices::hasten_unsent(db, server, user, now()).unwrap();

@@ -1,17 +1,20 @@
 //! Emergencies at Pushover: they repeat there, and end with an acknowledgement here.
 
 use chrono::Duration;
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Base, RECEIPT, Received, add, base};
+use super::{ALICE, Base, RECEIPT, Received, add, base};
 
-async fn add_pushover(base: &mut Base) {
+/// Adds a channel; its id.
+async fn add_pushover(base: &mut Base) -> String {
     let url = base.receiver.url("");
-    add(
+    let made = add(
         &mut base.alice,
         &json!({ "kind": "pushover", "name": "Phone", "url": url, "token": "app", "recipient": "user" }),
     )
     .await;
+    made["id"].as_str().unwrap().to_owned()
 }
 
 /// The path of the link in an emergency.
@@ -33,6 +36,16 @@ async fn taken(base: &mut Base) {
     base.alice.get_until(&path, |list| list["deliveries"][0]["state"] == "accepted").await;
 }
 
+/// The next message, however often the clock must move on for it.
+async fn later(base: &mut Base) -> Received {
+    loop {
+        tokio::select! {
+            next = base.receiver.next() => return next,
+            _ = base.alice.get("/channels") => base.app.clock.advance(Duration::seconds(1)),
+        }
+    }
+}
+
 #[actix_web::test]
 async fn an_emergency_is_ended_once_its_alarm_is_acknowledged_also_after_a_restart() {
     let mut base = base().await;
@@ -48,13 +61,7 @@ async fn an_emergency_is_ended_once_its_alarm_is_acknowledged_also_after_a_resta
     assert_eq!(base.app.browser().post(&ack_path(&message), None).await.status, 200);
     assert!(is_cancellation(&base.receiver.next().await));
     base.receiver.answer(&format!("/1/receipts/{RECEIPT}/cancel.json"), 200);
-    let again = loop {
-        tokio::select! {
-            again = base.receiver.next() => break again,
-            _ = base.alice.get("/channels") => base.app.clock.advance(Duration::seconds(1)),
-        }
-    };
-    assert!(is_cancellation(&again), "it did not answer before");
+    assert!(is_cancellation(&later(&mut base).await), "it did not answer before");
     base.drill().await;
     assert_eq!(base.receiver.next().await.json()["priority"], 1, "it is ended once");
 }
@@ -76,4 +83,30 @@ async fn an_emergency_that_has_expired_is_left_alone() {
     assert!(is_cancellation(&base.receiver.next().await));
     base.drill().await;
     assert_eq!(base.receiver.next().await.json()["priority"], 1, "one of two was ended");
+}
+
+#[actix_web::test]
+async fn an_emergency_is_ended_when_its_channel_is_deleted_also_after_a_failure() {
+    let mut base = base().await;
+    let id = add_pushover(&mut base).await;
+    drop(base.raid().await);
+    assert_eq!(base.receiver.next().await.json()["priority"], 2);
+    taken(&mut base).await;
+    base.receiver.answer(&format!("/1/receipts/{RECEIPT}/cancel.json"), 503);
+    assert_eq!(base.alice.delete(&format!("/channels/{id}")).await.status, 200);
+    assert!(is_cancellation(&base.receiver.next().await));
+    base.receiver.answer(&format!("/1/receipts/{RECEIPT}/cancel.json"), 200);
+    assert!(is_cancellation(&later(&mut base).await), "it did not answer before");
+}
+
+#[actix_web::test]
+async fn an_emergency_is_ended_when_its_user_is_erased() {
+    let mut base = base().await;
+    add_pushover(&mut base).await;
+    drop(base.raid().await);
+    assert_eq!(base.receiver.next().await.json()["priority"], 2);
+    taken(&mut base).await;
+    let erasure = base.alice.request(Method::DELETE, "/me").json(&json!({ "confirm": ALICE }));
+    assert_eq!(base.alice.send(erasure).await.status, 200);
+    assert!(is_cancellation(&base.receiver.next().await));
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::db::{
-    emergencies::{self, Emergencies},
+    emergencies::{self, Emergencies, OrphanedEmergency},
     notice_steps::TooLateMessage,
 };
 
@@ -220,7 +220,7 @@ fn only_a_message_that_is_over_is_cancelled() {
         step(pool, later(0));
         let messages = sent(pool, later(0));
         let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
-        let cancel = |at| pool.write_blocking(|db| notice_messages::cancel(db, &ids, at)).unwrap();
+        let cancel = |at| pool.write_blocking(|db| notice_messages::end_over(db, &ids, at)).unwrap();
         cancel(later(899));
         assert_eq!(channels_of(&sent(pool, later(899))), channels_of(&messages));
         cancel(later(86_400));
@@ -287,6 +287,113 @@ fn an_emergency_is_over_with_its_raid_and_until_it_expires() {
         assert_eq!(over(182), [], "it has ended by itself");
         pool.write_blocking(|db| emergencies::note_ended(db, &emergency.id)).unwrap();
         assert_eq!(over(4), []);
+    });
+}
+
+#[test]
+fn a_message_that_waited_until_its_raid_was_over_is_too_late_unless_its_user_acknowledged() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        let add = |db: &mut Db| channels::insert(db, &channel("deaf", "deaf", ChannelKind::Gotify, "deaf"), 9);
+        pool.write_blocking(add).unwrap().unwrap();
+        put_rules(pool, &server, "owner", &AlarmRules { rounds: 1, ..AlarmRules::default() });
+        put_rules(pool, &server, "deaf", &AlarmRules { rounds: 1, ..AlarmRules::default() });
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        let waiting = sent(pool, later(0));
+        let of = |channel: &str| waiting.iter().find(|message| message.channel_id == channel).unwrap().clone();
+        let held = [of("browser"), of("deaf")];
+        pool.write_blocking(|db| pass_over(db, &held, ChannelFault::Throttled, later(1))).unwrap();
+        let acknowledge = |db: &mut Db| incidents::acknowledge(db, &server, "incident", &"deaf".into(), later(2));
+        pool.write_blocking(acknowledge).unwrap().unwrap();
+        fail(pool, &[of("hook")], 80_000);
+        let ids: Vec<String> = waiting.iter().map(|message| message.id.clone()).collect();
+        let too_late = pool.write_blocking(|db| notice_messages::end_over(db, &ids, later(86_400))).unwrap();
+        let owners = TooLateMessage {
+            incident: "incident".to_owned(),
+            user: "owner".to_owned(),
+            channel: "browser".to_owned(),
+            kind: ChannelKind::WebPush,
+        };
+        assert_eq!(too_late, [owners]);
+        let ended = |user| listed(pool, user).into_iter().map(|(_, state, reason)| (state, reason)).collect::<Vec<_>>();
+        let [failed, cancelled] = ["failed", "cancelled"].map(str::to_owned);
+        assert_eq!(ended("owner"), [(failed, Some("too_late".to_owned()))]);
+        assert_eq!(ended("deaf"), [(cancelled.clone(), Some("throttled".to_owned()))], "acknowledged");
+        assert_eq!(ended("guest"), [(cancelled, Some("unavailable".to_owned()))], "its attempts were counted");
+    });
+}
+
+#[test]
+fn a_message_that_cannot_be_read_holds_up_none_that_waits_for_its_origin() {
+    testing::on_each_database(|pool| {
+        // Other engines take nothing but a time.
+        if matches!(pool.write_blocking(|db| Ok(matches!(db, Db::Pg(_)))), Ok(true)) {
+            return;
+        }
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        let origins: Vec<String> = [ChannelKind::WebPush, ChannelKind::Webhook]
+            .map(|kind| format!("{}https://example.com", kind.word()))
+            .into();
+        let held = || pool.read_blocking(|db| notice_messages::at_origins(db, later(0), &origins, 9)).unwrap();
+        assert_eq!((channels_of(&held().waiting), held().unreadable), (vec!["browser", "hook"], vec![]));
+        let spoil = "UPDATE deliveries SET queued_at = 'no time' WHERE channel_id = 'hook'";
+        pool.write_blocking(|db| Ok(diesel::sql_query(spoil).execute(db)?)).unwrap();
+        assert_eq!((channels_of(&held().waiting), held().unreadable.len()), (vec!["browser"], 1));
+        pool.write_blocking(|db| notice_messages::end_unreadable(db, &held().unreadable, later(0))).unwrap();
+        assert_eq!((held().waiting.len(), held().unreadable.len()), (1, 0));
+    });
+}
+
+#[test]
+fn a_warning_of_a_channel_that_is_switched_off_does_not_wait_for_a_clock_that_was_set_back() {
+    testing::on_each_database(|pool| {
+        furnish(pool);
+        let plan = |db: &mut Db| {
+            use crate::db::schema::channels::{state, table, warn_at};
+            let planned = (state.eq(ChannelState::Disabled.word()), warn_at.eq(later(3_600)));
+            Ok(diesel::update(table.find("hook")).set(planned).execute(db)?)
+        };
+        pool.write_blocking(plan).unwrap();
+        let back = later(-3_600);
+        assert!(pool.read_blocking(|db| are_any_ahead(db, back)).unwrap());
+        pool.write_blocking(|db| hasten_all(db, back)).unwrap();
+        let due = pool.read_blocking(|db| disabled_channels::list_to_warn(db, back, 9)).unwrap();
+        assert_eq!(due, [ChannelId::from("hook")]);
+    });
+}
+
+#[test]
+fn an_emergency_ends_with_its_channel_and_its_user() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        for message in sent(pool, later(0)) {
+            let receipt = Some(format!("r{}", message.user_id));
+            end(pool, &message, &DeliveryOutcome::Accepted { status: 200, receipt }, later(1));
+        }
+        let receipts = |orphaned: Vec<OrphanedEmergency>| {
+            orphaned.into_iter().map(|one| (one.channel.id, one.emergency.receipt.unwrap())).collect::<Vec<_>>()
+        };
+        let of_channel = |user: &str, channel: &str, at| {
+            let read = |db: &mut Db| emergencies::of_channel(db, &user.into(), &channel.into(), later(at));
+            receipts(pool.read_blocking(read).unwrap())
+        };
+        let owners = || vec![("browser".to_owned(), "rowner".to_owned())];
+        assert_eq!((of_channel("owner", "browser", 2), of_channel("owner", "browser", 181)), (owners(), vec![]));
+        assert_eq!((of_channel("guest", "browser", 2), of_channel("owner", "ntfy", 2)), (vec![], vec![]));
+        let of_user = pool.read_blocking(|db| emergencies::of_user(db, &"owner".into(), later(2))).unwrap();
+        assert_eq!(receipts(of_user), owners());
+
+        let over = || pool.read_blocking(|db| emergencies::over(db, later(2), None, 9)).unwrap().over;
+        assert_eq!(over(), []);
+        let spoil = "UPDATE channels SET state = 'disabled' WHERE id = 'hook'";
+        pool.write_blocking(|db| Ok(diesel::sql_query(spoil).execute(db)?)).unwrap();
+        let over = over();
+        assert_eq!(over.iter().map(|one| one.channel_id.as_str()).collect::<Vec<_>>(), ["hook"], "it is switched off");
     });
 }
 

@@ -42,7 +42,77 @@ fn a_channel_that_is_added_rings_when_the_only_one_was_gone_or_failed() {
         step(pool, later(20));
         let messages = sent(pool, later(20));
         let of_guest: Vec<_> = messages.iter().filter(|message| message.user_id == "guest").collect();
-        assert_eq!((of_guest.len(), of_guest[0].round), (1, 1), "the first step of another round");
+        assert_eq!(channels_of_guest(&of_guest), [("third", 0)], "a step of the only round");
+        assert_eq!(due_at(pool, "guest"), None);
+    });
+}
+
+fn channels_of_guest<'a>(messages: &[&'a NoticeDelivery]) -> Vec<(&'a str, i32)> {
+    messages.iter().map(|message| (message.channel_id.as_str(), message.round)).collect()
+}
+
+#[test]
+fn a_channel_that_works_again_after_the_last_round_has_the_message_of_that_round_once_more() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        let add_other = |db: &mut Db| channels::insert(db, &channel("other", "guest", ChannelKind::Gotify, "other"), 9);
+        pool.write_blocking(add_other).unwrap().unwrap();
+        put_rules(pool, &server, "guest", &AlarmRules { rounds: 1, ..AlarmRules::default() });
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        end(pool, &hook(pool, 0), &REFUSED, later(1));
+        step(pool, later(1));
+        let of_guest = |at| {
+            let messages = sent(pool, later(at));
+            messages.into_iter().filter(|message| message.user_id == "guest").collect::<Vec<_>>()
+        };
+        end(pool, &of_guest(1)[0], &REFUSED, later(2));
+        assert_eq!((due_at(pool, "guest"), of_guest(3)), (None, Vec::new()));
+        let works = |db: &mut Db| {
+            channels::note_accepted(db, &[("hook", "hook")], later(20))?;
+            late_notices::open(db, &"guest".into(), later(20))
+        };
+        pool.write_blocking(works).unwrap();
+        step(pool, later(20));
+        let again = of_guest(20);
+        assert_eq!(channels_of_guest(&again.iter().collect::<Vec<_>>()), [("hook", 0)], "the other one still fails");
+        assert_eq!((again[0].attempts, due_at(pool, "guest")), (0, None), "no second round");
+        end(pool, &again[0], &ACCEPTED, later(21));
+        pool.write_blocking(works).unwrap();
+        assert_eq!(of_guest(22), [], "the guest was reached");
+    });
+}
+
+#[test]
+fn an_alarm_that_cannot_be_read_holds_up_no_channel_that_is_added() {
+    testing::on_each_database(|pool| {
+        // Other engines take nothing but a time.
+        if matches!(pool.write_blocking(|db| Ok(matches!(db, Db::Pg(_)))), Ok(true)) {
+            return;
+        }
+        let server = furnish(pool);
+        let spoil = |spoil: &'static str| {
+            pool.write_blocking(|db| Ok(diesel::sql_query(spoil).execute(db)?)).unwrap();
+        };
+        for incident in ["another", "incident", "third"] {
+            let write = testing::incident_write(incident, 1);
+            pool.write_blocking(|db| incidents::write(db, &server, &write)).unwrap();
+        }
+        step(pool, later(0));
+        spoil("UPDATE incidents SET first_at = 'no time' WHERE id = 'another'");
+        spoil("UPDATE deliveries SET queued_at = 'no time' WHERE incident_id = 'third' AND user_id = 'guest'");
+        add(pool, "guest", "second", later(10));
+        add(pool, "deaf", "first", later(10));
+        let due = |user: &str| -> Vec<(String, Option<Timestamp>)> {
+            let of_user = |db: &mut Db| {
+                let rows = notices::table.filter(notices::user_id.eq(user)).order(notices::incident_id);
+                Ok(rows.select((notices::incident_id, notices::due_at)).load(db)?)
+            };
+            pool.read_blocking(of_user).unwrap()
+        };
+        let at = |incident: &str, at| (incident.to_owned(), Some(later(at)));
+        assert_eq!(due("deaf"), [at("incident", 10), at("third", 10)]);
+        assert_eq!(due("guest"), [at("another", 180), at("incident", 10), at("third", 180)]);
     });
 }
 

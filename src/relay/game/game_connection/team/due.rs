@@ -137,7 +137,7 @@ impl GameConnection {
             }
             let Some(key) = &connection.commands.key else { return };
             let ended = Arc::new(EndedTimers::new(ids, &connection.context.write_behind));
-            for line in reply::lines(said.into_iter()) {
+            for line in reply::lines(said) {
                 team_speech::say_ended(&connection.context, key, &connection.server, &line, &ended);
             }
         });
