@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fs, io, io::Write as _, path::Path};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 
-use crate::{crypto::digest::sha256_hex, web::imports};
+use crate::{
+    crypto::digest::sha256_hex,
+    web::{comments::without_comments, imports},
+};
 
 /// Longest path below the directory of the files, and the deepest one.
 const DEPTH: usize = 8;
@@ -20,9 +23,11 @@ pub struct TreeFile {
 }
 
 impl TreeFile {
-    /// A file of this path (its ending decides the media type); `level` 0..=9.
+    /// A file of this path (its ending decides the media type); `level` 0..=9. Scripts are without comments.
     pub fn new(path: &str, bytes: impl Into<Bytes>, level: u32) -> Self {
-        let plain = bytes.into();
+        let bytes: Bytes = bytes.into();
+        let script = path.ends_with(".js").then(|| std::str::from_utf8(&bytes).ok()).flatten();
+        let plain = script.map_or_else(|| bytes.clone(), |text| without_comments(text).into());
         let (media_type, is_text) = media_type(path);
         let gzip = is_text.then(|| gzip(&plain, level)).filter(|gzip| gzip.len() < plain.len());
         Self { media_type, plain, gzip }

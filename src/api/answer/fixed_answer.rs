@@ -65,6 +65,9 @@ impl FixedAnswer {
     }
 }
 
+/// A mark in the extensions of an answer: a file that a page loads, with no more headers than it is read with.
+pub struct FileOfAPage;
+
 /// True if the client says that it reads gzip.
 pub fn takes_gzip(req: &HttpRequest) -> bool {
     let gzip = Encoding::gzip();

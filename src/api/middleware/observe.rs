@@ -22,12 +22,16 @@ use crate::{
     api::{
         answer::{
             error::{ApiError, PROBLEM_JSON, Problem},
+            fixed_answer::FileOfAPage,
             page,
             request_log_fields::RequestLogFields,
         },
         context::ApiContext,
         extract::idempotent::REPLAYED,
-        middleware::route_class,
+        middleware::{
+            rate_limit::{RATELIMIT, RATELIMIT_POLICY},
+            route_class,
+        },
     },
     config::BaseUrl,
     domain::{client_address::network, ids::UserId},
@@ -105,6 +109,9 @@ async fn observed(
     }
     route_class::count(route.as_deref(), status.as_u16(), started.elapsed());
     add_headers(response.headers_mut(), id, is_https(&base));
+    if response.response().extensions().contains::<FileOfAPage>() {
+        remove_headers_of_calls(response.headers_mut());
+    }
     let bytes = match response.response().body().size() {
         BodySize::Sized(bytes) => Some(bytes),
         BodySize::None => Some(0),
@@ -148,6 +155,24 @@ fn add_headers(headers: &mut HeaderMap, id: &str, is_https: bool) {
             headers.insert(name, HeaderValue::from_static(value));
         }
     }
+}
+
+/// Removes what only pages and answers to calls are read with. A first visit asks for fifty files: for them, it would be a
+/// fifth of all bytes.
+fn remove_headers_of_calls(headers: &mut HeaderMap) {
+    for name in [
+        header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+        header::ACCESS_CONTROL_ALLOW_ORIGIN,
+        header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        header::CROSS_ORIGIN_OPENER_POLICY,
+        header::REFERRER_POLICY,
+        header::X_FRAME_OPTIONS,
+        RATELIMIT,
+        RATELIMIT_POLICY,
+    ] {
+        headers.remove(name);
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
 }
 
 fn is_request_id(text: &str) -> bool {

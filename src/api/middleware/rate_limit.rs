@@ -21,8 +21,8 @@ use crate::{
     net::{budgets::LimitReport, http_service::SpareConnection, refusals},
 };
 
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+pub const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// Around every route: how often, and how much at once behind a proxy. The answer says what is left of the budgets that it
 /// was paid from. For `middleware::from_fn`.

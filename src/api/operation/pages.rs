@@ -20,7 +20,7 @@ use crate::{
         answer::{
             error::ApiError,
             etags::{self, Caching},
-            fixed_answer::takes_gzip,
+            fixed_answer::{FileOfAPage, takes_gzip},
             list_page::ListPage,
         },
         context::ApiContext,
@@ -154,7 +154,7 @@ pub async fn file(req: HttpRequest, context: web::Data<ApiContext>) -> Result<Ht
     let tag = EntityTag::new_weak(loaded.tree.hash.clone());
     let caching = if pages.reads_files() { Caching::Private } else { Caching::PublicImmutable };
     let (mut answer, is_known) = etags::begin(&req, &tag, caching);
-    answer.insert_header((header::VARY, "accept-encoding"));
+    answer.extensions_mut().insert(FileOfAPage);
     let file = file.ok_or(ApiError::NotFound)?;
     Ok(if is_known { answer.finish() } else { content(&req, &mut answer, file) })
 }

@@ -1,7 +1,7 @@
 // relay-client.js: keeps the live state of paired game servers, over one WebSocket to the relay of companion.
 //
 // No dependency and no DOM: it runs in browsers (2022 and later) and in Node 22 and later. You may copy it.
-// Licence: MIT or Apache-2.0, at your choice. Copyright (c) the authors of companion. See relay-client.md.
+/*! Licence: MIT or Apache-2.0, at your choice. Copyright (c) the authors of companion. See relay-client.md. */
 
 import { Commands, isNew, mintToken, missedSince, parsed, pauseBefore, platformOf, RelayError } from "./relay-parts.js";
 import { applyPatch, Gap } from "./relay-patch.js";

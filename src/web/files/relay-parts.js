@@ -1,5 +1,5 @@
-// Parts of relay-client.js; you may copy them. Licence: MIT or Apache-2.0, at your choice. Copyright (c) the authors of
-// companion.
+/*! Parts of relay-client.js; you may copy them. Licence: MIT or Apache-2.0, at your choice. Copyright (c) the authors of
+companion. */
 
 /**
  * @typedef {object} RelayOptions

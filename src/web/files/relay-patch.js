@@ -1,7 +1,6 @@
 // relay-patch.js: applies the patches of the relay (JSON Patch, RFC 6902) to a state, in place.
-//
-// Part of relay-client.js; you may copy it. Licence: MIT or Apache-2.0, at your choice. Copyright (c) the authors of
-// companion.
+/*! Part of relay-client.js; you may copy it. Licence: MIT or Apache-2.0, at your choice. Copyright (c) the authors of
+companion. */
 
 /** A patch that does not fit: the state may be half changed, and a snapshot is needed. */
 export class Gap extends Error {}

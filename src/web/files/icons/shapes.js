@@ -1,5 +1,5 @@
 // Shapes of the icons, as paths in a square of 24: for the page and for the canvas alike.
-// From lucide 1.62.0 (https://lucide.dev), ISC licence: Copyright (c) Lucide Contributors.
+/*! From lucide 1.62.0 (https://lucide.dev), ISC licence: Copyright (c) Lucide Contributors. */
 
 /** @type {Record<string, string>} */
 export const SHAPES = {
