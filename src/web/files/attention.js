@@ -40,6 +40,7 @@ export class Siren {
     );
   }
 
+  /** @param {boolean} isMuted */
   mute(isMuted) {
     this.isMuted = isMuted;
     localStorage.setItem("muted", isMuted ? "yes" : "no");
@@ -129,7 +130,7 @@ export class TabSignal {
     setInterval(() => this.#blink(), BLINK);
   }
 
-  /** The title of the page while nothing is open. */
+  /** The title of the page while nothing is open. @param {string} title */
   rename(title) {
     this.title = title;
     if (!this.alert) document.title = title;
@@ -148,7 +149,7 @@ export class TabSignal {
   }
 }
 
-/** Shows a notification, where the player allowed it and the page is not seen. A push about `tag` takes its place. */
+/** Shows a notification, where the player allowed it and the page is not seen. A push about `tag` takes its place. @param {string} title @param {string} body @param {string} tag */
 export async function notify(title, body, tag) {
   if (!("Notification" in window) || Notification.permission !== "granted" || !document.hidden) return;
   const options = { body, tag, requireInteraction: true, data: { ackUrl: "", navigate: location.href } };
@@ -166,7 +167,7 @@ export async function notify(title, body, tag) {
   }
 }
 
-/** Takes notifications away that are about `tag`, also those of pushes. */
+/** Takes notifications away that are about `tag`, also those of pushes. @param {string} tag */
 export async function withdraw(tag) {
   const shown = (await (await registration())?.getNotifications({ tag })) ?? [];
   for (const notification of shown) notification.close();

@@ -34,6 +34,7 @@ function isApplePhone() {
 /** A name for this browser's channel: `Chrome on Android`. */
 export function browserName() {
   const { userAgent } = navigator;
+  /** @param {[string, RegExp][]} names */
   const find = (names) => names.find(([, pattern]) => pattern.test(userAgent))?.[0];
   const browser = find([
     ["Edge", /Edg/],
@@ -122,7 +123,7 @@ async function connect(user, { registration, key }, channel) {
   registration.active.postMessage({ api: API, channel: id, key });
 }
 
-/** The subscription that there is, if it is made with this key, or a new one. */
+/** The subscription that there is, if it is made with this key, or a new one. @param {ServiceWorkerRegistration} registration @param {string} key */
 async function subscribed(registration, key) {
   const { pushManager } = registration;
   const known = await pushManager.getSubscription();
@@ -148,6 +149,7 @@ function body(subscription) {
   return { endpoint, keys: { p256dh: keys.p256dh, auth: keys.auth } };
 }
 
+/** @param {PushSubscription} subscription */
 async function add(subscription) {
   return (await post("/channels", { kind: "webPush", name: browserName(), subscription: body(subscription) })).id;
 }

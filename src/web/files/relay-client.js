@@ -1,5 +1,4 @@
 // relay-client.js: keeps the live state of paired game servers, over one WebSocket to the relay of companion.
-//
 // No dependency and no DOM: it runs in browsers (2022 and later) and in Node 22 and later. You may copy it.
 /*! Licence: MIT or Apache-2.0, at your choice. Copyright (c) the authors of companion. See relay-client.md. */
 
@@ -8,12 +7,8 @@ import { applyPatch, Gap } from "./relay-patch.js";
 
 /** A ping is sent this often; silence of this length ends the connection; and after a wake-up this much is enough. */
 const [PING_EVERY, SILENCE, SILENCE_AFTER_WAKE] = [20_000, 35_000, 3000];
-/** Woken more often than this, it does not try again. */
-const RETRY_AFTER = 1000;
-/** A new snapshot of a server is asked for at most this often. */
-const RESYNC_EVERY = 5000;
-/** The events of a time away are asked for again after this, if they did not come. */
-const CATCH_UP_AFTER = 30_000;
+/** Least pauses: after a try, before a wake-up makes another; between two questions for a snapshot; and for what was missed. */
+const [RETRY_AFTER, RESYNC_EVERY, CATCH_UP_AFTER] = [1000, 5000, 30_000];
 
 /** One connection for any number of servers. */
 export class RelayClient {
@@ -56,18 +51,18 @@ export class RelayClient {
     this.#subscribe(serverId, server);
   }
 
-  unwatch(serverId) {
+  unwatch(/** @type {string} */ serverId) {
     if (this.servers.delete(serverId)) this.#send({ type: "unsubscribe", serverId });
   }
 
-  /** Switches a smart switch; without `value` it is flipped. Resolves when the game shows it. */
+  /** Switches a smart switch; without `value` it is flipped. Resolves when the game shows it. @param {string} serverId @param {string} deviceId @param {boolean} [value] */
   toggle(serverId, deviceId, value) {
     return this.commands.send((requestId) =>
       this.#send({ type: "deviceToggle", serverId, deviceId, value, requestId }),
     );
   }
 
-  /** Takes note of an incident. */
+  /** Takes note of an incident. @param {string} serverId @param {string} incident */
   acknowledge(serverId, incident) {
     return this.commands.send((requestId) => this.#send({ type: "raidAck", serverId, incident, requestId }));
   }
@@ -112,8 +107,8 @@ export class RelayClient {
       for (const [id, server] of this.servers) this.#subscribe(id, server);
       if (this.servers.size === 0) this.#live();
     };
-    socket.onmessage = ({ data }) => this.socket === socket && this.#receive(data);
-    socket.onclose = ({ code, reason }) => {
+    socket.onmessage = (/** @type {MessageEvent} */ { data }) => this.socket === socket && this.#receive(data);
+    socket.onclose = (/** @type {CloseEvent} */ { code, reason }) => {
       if (this.socket !== socket) return;
       this.socket = null;
       if (code >= 4500 && code < 4600) this.#end("signed_out", reason || "the sign-in has ended");
@@ -121,7 +116,7 @@ export class RelayClient {
     };
   }
 
-  #receive(data) {
+  #receive(/** @type {string} */ data) {
     this.lastHeard = this.platform.now();
     const message = parsed(data);
     const server = "serverId" in message ? this.servers.get(message.serverId ?? "") : undefined;
@@ -170,6 +165,7 @@ export class RelayClient {
     this.#changed(message.serverId, server, changed);
   }
 
+  /** @param {string} serverId @param {import("./relay-parts.js").Watched} server @param {Set<string>} changed */
   #changed(serverId, server, changed) {
     this.#live();
     this.#call("state", serverId, server.state, changed);
@@ -187,6 +183,7 @@ export class RelayClient {
     this.#subscribe(serverId, server);
   }
 
+  /** @param {string} serverId @param {import("./relay-parts.js").Watched} server */
   #subscribe(serverId, server) {
     if (!this.isOpen) return;
     const position = server.epoch === null ? {} : { epoch: server.epoch, seq: server.seq };
@@ -195,19 +192,18 @@ export class RelayClient {
     this.#send({ type: "subscribe", serverId, ...position, ...sections });
   }
 
-  /** After a time away: gives the events and lines of chat in between, as soon as all of them came. */
+  /** After a time away: gives the events and lines of chat in between, as soon as all of them came. @param {string} serverId @param {import("./relay-parts.js").Watched} server @param {WebSocket | null} socket */
   async #catchUp(serverId, server, socket) {
     // A later connection asks itself.
     if (this.socket !== socket || server.awayAt === undefined) return;
-    const get = (path) => this.platform.fetch(this.api + path, { headers: this.headers, credentials: "same-origin" });
-    const missed = await missedSince(get, serverId, server.awayAt - 2000).catch(() => null);
+    const missed = await missedSince(this, serverId, server.awayAt - 2000).catch(() => null);
     if (!missed) this.platform.setTimeout(() => this.#catchUp(serverId, server, socket), CATCH_UP_AFTER);
     else if (this.socket === socket) server.awayAt = undefined;
     const unseen = (missed ?? []).filter(([, { id }]) => !server.seen.has(id));
     for (const [kind, entry] of unseen) this.#give(server, kind, serverId, entry, true);
   }
 
-  /** Gives an event or a line of chat, once. */
+  /** Gives an event or a line of chat, once. @param {import("./relay-parts.js").Watched} server @param {"event" | "chat"} kind @param {string} serverId @param {{ id?: string }} entry @param {boolean} missed */
   #give(server, kind, serverId, entry, missed) {
     if (isNew(server.seen, entry)) this.#call(kind, serverId, entry, missed);
   }
@@ -255,7 +251,7 @@ export class RelayClient {
     this.platform.setTimeout(() => isDead() && this.#retry("no answer after a pause"), SILENCE_AFTER_WAKE);
   }
 
-  #retry(reason, pause = pauseBefore(this.attempt, this.platform.random)) {
+  #retry(/** @type {string | undefined} */ reason, pause = pauseBefore(this.attempt, this.platform.random)) {
     this.#drop(4000);
     this.#clear();
     this.attempt += 1;
@@ -263,6 +259,7 @@ export class RelayClient {
     this.#status("waiting", reason, this.platform.now() + pause);
   }
 
+  /** @param {import("./relay-parts.js").Status} state @param {string} [reason] */
   #end(state, reason) {
     this.isWanted = false;
     this.#drop(1000);
@@ -270,7 +267,7 @@ export class RelayClient {
     this.#status(state, reason);
   }
 
-  #drop(code) {
+  #drop(/** @type {number} */ code) {
     const socket = this.socket;
     this.socket = null;
     this.isOpen = false;
@@ -288,13 +285,15 @@ export class RelayClient {
     this.timer = this.ticker = null;
   }
 
+  /** @param {import("./relay-parts.js").Status} state @param {string} [reason] @param {number} [retryAt] */
   #status(state, reason, retryAt) {
     if (state === "live" && this.shown === "live") return;
     this.shown = state;
     this.#call("status", { state, reason, retryAt });
   }
 
+  /** @param {keyof import("./relay-parts.js").Handlers} name @param {...any} values */
   #call(name, ...values) {
-    this.handlers[name]?.(...values);
+    /** @type {any} */ (this.handlers[name])?.(...values);
   }
 }

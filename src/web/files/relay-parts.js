@@ -11,10 +11,11 @@ companion. */
  * @property {any} [platform] for tests: `fetch`, `WebSocket`, `setTimeout`, `clearTimeout`, `now`, `random`
  */
 
+/** @typedef {"connecting" | "live" | "waiting" | "signed_out" | "stopped"} Status */
+
 /**
  * @typedef {object} Handlers each may be absent
- * @property {(status: { state: "connecting" | "live" | "waiting" | "signed_out" | "stopped", reason?: string,
- *   retryAt?: number }) => void} [status]
+ * @property {(status: { state: Status, reason?: string, retryAt?: number }) => void} [status]
  * @property {(serverId: string, state: any, changed: Set<string>) => void} [state] the whole state, and its keys that
  *   changed; the object stays the same between snapshots and is edited in place
  * @property {(serverId: string, event: any, missed: boolean) => void} [event] `missed`: it happened while away
@@ -41,9 +42,12 @@ companion. */
 /** Functions of the surroundings that the client uses. @param {any} given for tests */
 export function platformOf(given) {
   return {
+    /** @param {string} url @param {RequestInit} options */
     fetch: (url, options) => globalThis.fetch(url, options),
     WebSocket: globalThis.WebSocket,
+    /** @param {() => void} call @param {number} after */
     setTimeout: (call, after) => globalThis.setTimeout(call, after),
+    /** @param {any} timer */
     clearTimeout: (timer) => globalThis.clearTimeout(timer),
     now: () => Date.now(),
     random: Math.random,
@@ -100,7 +104,7 @@ export async function mintToken(platform, api, headers) {
   }
 }
 
-/** The code of a refusal, if the service itself refused. */
+/** The code of a refusal, if the service itself refused. @param {Response} answer */
 async function codeOf(answer) {
   return (await answer.json().catch(() => null))?.code;
 }
@@ -173,31 +177,33 @@ export class Commands {
   }
 }
 
+/** @typedef {{ platform: any, api: string, headers: Record<string, string> }} Caller a client, for the calls to the API */
+
 /**
  * The events and lines of chat since a time, each list oldest first, as pairs of the handler's name and the entry. Fails if
  * one does not come now; a list that the service refuses is empty.
- * @param {(path: string) => Promise<any>} get @param {string} serverId @param {number} since milliseconds
+ * @param {Caller} client @param {string} serverId @param {number} since milliseconds
  * @returns {Promise<["event" | "chat", any][]>}
  */
-export async function missedSince(get, serverId, since) {
+export async function missedSince(client, serverId, since) {
   const query = `limit=${PAGE}&since=${encodeURIComponent(new Date(since).toISOString())}`;
-  const events = await wholeList(get, `/intel/${serverId}/timeline?${query}`, "entries");
-  const lines = await wholeList(get, `/paired-servers/${serverId}/chat?${query}`, "lines");
-  /** @param {"event" | "chat"} kind @returns {["event" | "chat", any][]} */
+  const events = await wholeList(client, `/intel/${serverId}/timeline?${query}`, "entries");
+  const lines = await wholeList(client, `/paired-servers/${serverId}/chat?${query}`, "lines");
+  /** @param {"event" | "chat"} kind @param {object[]} entries @returns {["event" | "chat", any][]} */
   const pairs = (kind, entries) => entries.map((entry) => [kind, entry]);
   return [...pairs("event", events), ...pairs("chat", lines)];
 }
 
 /**
  * The newest entries of a list, oldest first.
- * @param {(path: string) => Promise<any>} get @param {string} path @param {"entries" | "lines"} list
+ * @param {Caller} client @param {string} path @param {"entries" | "lines"} list
  */
-async function wholeList(get, path, list) {
+async function wholeList({ platform, api, headers }, path, list) {
   /** @type {(Api["WorldEvent"] | Api["ChatLineSchema"])[]} */
   const entries = [];
   let before = "";
   for (let page = 0; page < MOST_PAGES; page++) {
-    const answer = await get(path + before);
+    const answer = await platform.fetch(api + path + before, { headers, credentials: "same-origin" });
     if (!answer.ok) {
       const isRefused = answer.status < 500 && answer.status !== 429 && (await codeOf(answer));
       if (isRefused) break;

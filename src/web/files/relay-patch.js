@@ -2,6 +2,8 @@
 /*! Part of relay-client.js; you may copy it. Licence: MIT or Apache-2.0, at your choice. Copyright (c) the authors of
 companion. */
 
+// A state is any JSON, and so is a part of it.
+
 /** A patch that does not fit: the state may be half changed, and a snapshot is needed. */
 export class Gap extends Error {}
 
@@ -36,15 +38,18 @@ export function applyPatch(state, operations) {
   return changed;
 }
 
+/** @param {any} parent @param {string} key */
 function child(parent, key) {
   if (!has(parent, key)) throw new Gap(`nothing at ${key}`);
   return parent[key];
 }
 
+/** @param {any} parent @param {string} key */
 function has(parent, key) {
   return typeof parent === "object" && parent !== null && Object.hasOwn(parent, key);
 }
 
+/** @param {any} parent @param {string} op @param {string} key @param {any} value */
 function put(parent, op, key, value) {
   if (typeof parent !== "object" || parent === null || key === "__proto__") throw new Gap(`nothing can be at ${key}`);
   if (op !== "add" && !has(parent, key)) throw new Gap(`nothing at ${key}`);
@@ -53,6 +58,7 @@ function put(parent, op, key, value) {
   else throw new Gap(`unknown operation ${op}`);
 }
 
+/** @param {any[]} list @param {string} op @param {string} key @param {any} value */
 function edit(list, op, key, value) {
   const at = key === "-" && op === "add" ? list.length : Number(key);
   const isIndex = /^(0|[1-9][0-9]*)$/.test(key) || (key === "-" && op === "add");

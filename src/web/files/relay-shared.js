@@ -9,6 +9,8 @@ const BEAT_EVERY = 5000;
 /** True where tabs can agree: on pages of https and of this machine. */
 export const canShare = () => Boolean(globalThis.navigator?.locks && globalThis.BroadcastChannel);
 
+/** @typedef {{ from: string, to?: string, kind: string, data?: string, code?: number, reason?: string }} Word of a tab to the others */
+
 export class SharedRelay {
   /**
    * @param {string} name of those who may share: the user, and the version of the page
@@ -20,7 +22,9 @@ export class SharedRelay {
       locks: globalThis.navigator?.locks,
       BroadcastChannel: globalThis.BroadcastChannel,
       WebSocket: globalThis.WebSocket,
+      /** @param {() => void} call @param {number} after */
       setTimeout: (call, after) => globalThis.setTimeout(call, after),
+      /** @param {any} timer */
       clearTimeout: (timer) => globalThis.clearTimeout(timer),
       ...platform,
     };
@@ -40,7 +44,7 @@ export class SharedRelay {
     this.release = null;
     const shared = this;
     /** The `WebSocket` of this tab's client. */
-    this.WebSocket = function Socket(url, protocols) {
+    this.WebSocket = function Socket(/** @type {string} */ url, /** @type {string[]} */ protocols) {
       return shared.isHolder ? shared.#hold(url, protocols) : new OtherSocket(shared, url, protocols);
     };
   }
@@ -50,10 +54,11 @@ export class SharedRelay {
     const { locks } = this.platform;
     this.client = client;
     this.channel = new this.platform.BroadcastChannel(this.name);
-    this.channel.onmessage = ({ data }) => this.#heard(data);
+    this.channel.onmessage = (/** @type {MessageEvent<Word>} */ { data }) => this.#heard(data);
     const waiting = new AbortController();
     this.waiting = waiting;
     await new Promise((known) => {
+      /** @param {Lock | null} lock */
       const first = (lock) => {
         if (lock) return this.#holds(known);
         known(undefined);
@@ -85,21 +90,22 @@ export class SharedRelay {
     this.others.clear();
   }
 
+  /** @param {object} message */
   say(message) {
     this.channel?.postMessage({ from: this.id, ...message });
   }
 
-  /** Opens the connection; what comes is passed on to the others. */
+  /** Opens the connection; what comes is passed on to the others. @param {string} url @param {string[]} protocols */
   #hold(url, protocols) {
     if (this.held) this.say({ kind: "closed" });
     this.others.clear();
     const held = new this.platform.WebSocket(url, protocols);
     this.held = held;
     held.addEventListener("open", () => this.held === held && this.say({ kind: "ready" }));
-    held.addEventListener("message", ({ data }) => {
+    held.addEventListener("message", (/** @type {MessageEvent} */ { data }) => {
       if (this.held === held && this.others.size > 0) this.say({ kind: "data", data });
     });
-    held.addEventListener("close", ({ code, reason }) => {
+    held.addEventListener("close", (/** @type {CloseEvent} */ { code, reason }) => {
       if (this.held !== held) return;
       this.held = null;
       this.others.clear();
@@ -108,7 +114,8 @@ export class SharedRelay {
     return held;
   }
 
-  #heard({ from, to, kind, data, code, reason }) {
+  /** @param {Word} word */
+  #heard({ from, to, kind, data = "", code, reason }) {
     if (to !== undefined && to !== this.id) return;
     if (this.isHolder) return this.#asked(from, kind, data);
     if (kind === "ready") this.client.wake();
@@ -118,7 +125,7 @@ export class SharedRelay {
     else if (kind === "closed" && !this.socket?.own) this.socket?.lost(code, reason);
   }
 
-  /** A word of another tab to the holder. */
+  /** A word of another tab to the holder. @param {string} from @param {string} kind @param {string} data */
   #asked(from, kind, data) {
     const isOpen = this.held?.readyState === 1;
     if (kind === "open") {
@@ -131,6 +138,7 @@ export class SharedRelay {
     else if (kind === "send" && isOpen) this.#send(from, data);
   }
 
+  /** @param {string} from @param {string} data */
   #send(from, data) {
     /** @type {Relay["ClientMessage"]} */
     const message = JSON.parse(data);
@@ -168,11 +176,12 @@ class OtherSocket {
     this.timer = shared.platform.setTimeout(() => this.#openOwn(url, protocols), ANSWER_WITHIN);
   }
 
+  /** @param {string} url @param {string[]} protocols */
   #openOwn(url, protocols) {
     this.own = new this.shared.platform.WebSocket(url, protocols);
     this.own.onopen = () => this.onopen?.();
-    this.own.onmessage = (event) => this.onmessage?.(event);
-    this.own.onclose = (event) => this.onclose?.(event);
+    this.own.onmessage = (/** @type {MessageEvent} */ event) => this.onmessage?.(event);
+    this.own.onclose = (/** @type {CloseEvent} */ event) => this.onclose?.(event);
   }
 
   opened() {
@@ -183,6 +192,7 @@ class OtherSocket {
     this.onopen?.();
   }
 
+  /** @param {string} data */
   received(data) {
     if (this.isOpen) this.onmessage?.({ data });
   }
@@ -207,11 +217,13 @@ class OtherSocket {
     this.onclose?.({ code, reason });
   }
 
+  /** @param {string} data */
   send(data) {
     if (this.own) this.own.send(data);
     else this.shared.say({ kind: "send", data });
   }
 
+  /** @param {number} code */
   close(code) {
     if (this.own) this.own.close(code);
     else this.shared.say({ kind: "bye" });

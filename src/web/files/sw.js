@@ -1,6 +1,7 @@
 // The service worker: shows an alarm while no page is open, acknowledges it from its notification, and keeps the
 // browser's subscription. It answers no request of a page and keeps no answer of the service.
 
+/** Types of workers and those of pages exclude each other, so what a worker is given is `any`. */
 const worker = /** @type {any} */ (self);
 /** Where the files of this version are; the service puts it in. */
 const ROOT = "{root}";
@@ -13,14 +14,16 @@ const NOT_DONE = "Not acknowledged: ";
 const LOST = "Alarms no longer reach this device";
 
 worker.addEventListener("install", () => worker.skipWaiting());
-worker.addEventListener("push", (event) => event.waitUntil(alarm(event.data)));
-worker.addEventListener("notificationclick", (event) => {
+worker.addEventListener("push", (/** @type {any} */ event) => event.waitUntil(alarm(event.data)));
+worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
   const { notification, action } = event;
   notification.close();
   event.waitUntil(action === "acknowledge" ? acknowledge(notification) : open(notification.data.navigate));
 });
-worker.addEventListener("message", (event) => event.waitUntil(remember(event.data)));
-worker.addEventListener("pushsubscriptionchange", (event) => event.waitUntil(renew(event.newSubscription)));
+worker.addEventListener("message", (/** @type {any} */ event) => event.waitUntil(remember(event.data)));
+worker.addEventListener("pushsubscriptionchange", (/** @type {any} */ event) =>
+  event.waitUntil(renew(event.newSubscription)),
+);
 
 /** Shows the message of a push. @param {any} data of the event */
 function alarm(data) {
@@ -35,7 +38,7 @@ function alarm(data) {
   });
 }
 
-/** The URL if it is of this service, otherwise undefined: no message leads elsewhere. */
+/** The URL if it is of this service, otherwise undefined: no message leads elsewhere. @param {string} url */
 function own(url) {
   try {
     return new URL(url).origin === new URL(worker.registration.scope).origin ? url : undefined;
@@ -44,6 +47,7 @@ function own(url) {
   }
 }
 
+/** @param {any} data */
 function read(data) {
   try {
     return data.json() ?? {};
@@ -52,8 +56,11 @@ function read(data) {
   }
 }
 
-/** Shows a notification in place of the one with its tag: one that stays and buzzes, unless it is silent. */
-function show(title, { body, tag, silent = false, ackUrl = "", navigate = worker.registration.scope }) {
+/** Shows a notification in place of the one with its tag: one that stays and buzzes, unless it is silent. @param {string} title */
+function show(
+  title,
+  /** @type {any} */ { body, tag, silent = false, ackUrl = "", navigate = worker.registration.scope },
+) {
   return worker.registration.showNotification(title, {
     body,
     tag: tag || UNREADABLE.tag,
@@ -66,12 +73,12 @@ function show(title, { body, tag, silent = false, ackUrl = "", navigate = worker
 }
 
 /** Acknowledges by the link of the message, or says why it did not work. */
-async function acknowledge({ title, tag, data }) {
+async function acknowledge(/** @type {Notification} */ { title, tag, data }) {
   const fault = await post(data.ackUrl);
   if (fault) await show(`${NOT_DONE}${title.replace(NOT_DONE, "")}`, { body: fault, tag, ...data });
 }
 
-/** @returns {Promise<string>} the fault; empty: there is none */
+/** @param {string} url @returns {Promise<string>} the fault; empty: there is none*/
 async function post(url) {
   try {
     const answer = await fetch(url, { method: "POST", credentials: "omit", signal: AbortSignal.timeout(DEADLINE) });
@@ -87,10 +94,10 @@ async function post(url) {
 async function pages() {
   const all = await worker.clients.matchAll({ type: "window", includeUncontrolled: true });
   const dashboard = new URL(worker.registration.scope).pathname;
-  return all.filter(({ url }) => new URL(url).pathname === dashboard);
+  return all.filter((/** @type {{ url: string }} */ { url }) => new URL(url).pathname === dashboard);
 }
 
-/** Brings the dashboard to the front, at the place of the alarm. */
+/** Brings the dashboard to the front, at the place of the alarm. @param {string} navigate */
 async function open(navigate) {
   const [page] = await pages();
   if (!page) return worker.clients.openWindow(navigate);
@@ -98,7 +105,7 @@ async function open(navigate) {
   return page.focus();
 }
 
-/** Makes a new subscription known to the service, or says that alarms do not come any longer. */
+/** Makes a new subscription known to the service, or says that alarms do not come any longer. @param {any} given */
 async function renew(given) {
   const kept = await remembered();
   if (!kept) return;
@@ -122,21 +129,23 @@ async function renew(given) {
 /**
  * The channel of this browser with the key of its subscription and the URL of the API, as a page said them; null: this
  * browser has no channel. A worker ends between two events, so they are in a database.
+ * @param {any} kept
  */
-const remember = (kept) => inStore("readwrite", (store) => store.put(kept, "channel"));
-const remembered = () => inStore("readonly", (store) => store.get("channel"));
+const remember = (kept) => inStore("readwrite", (/** @type {IDBObjectStore} */ store) => store.put(kept, "channel"));
+const remembered = () => inStore("readonly", (/** @type {IDBObjectStore} */ store) => store.get("channel"));
 
-/** @returns {Promise<any>} the result of a request to the store */
+/** @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} does @returns {Promise<any>} the result of a request to the store */
 function inStore(mode, does) {
   return new Promise((resolve, reject) => {
     const opening = indexedDB.open("companion-push", 1);
     opening.onupgradeneeded = () => opening.result.createObjectStore("kept");
     opening.onerror = () => reject(opening.error);
     opening.onsuccess = () => {
-      const request = does(opening.result.transaction("kept", mode).objectStore("kept"));
+      const transaction = opening.result.transaction("kept", mode);
+      const request = does(transaction.objectStore("kept"));
       request.onerror = () => reject(request.error);
       request.onsuccess = () => resolve(request.result);
-      request.transaction.oncomplete = () => opening.result.close();
+      transaction.oncomplete = () => opening.result.close();
     };
   });
 }

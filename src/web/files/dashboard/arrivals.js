@@ -127,6 +127,7 @@ export async function greet(notices) {
   if (isInvited()) await invite(notices);
 }
 
+/** @param {HTMLElement} notices */
 async function invite(notices) {
   const token = sessionStorage.getItem(KEY) ?? "";
   const words = h("span", {});
@@ -155,6 +156,7 @@ async function invite(notices) {
   }
 }
 
+/** @param {...import("../ui/dom.js").Content} content */
 function notice(...content) {
   const element = h(
     "div",

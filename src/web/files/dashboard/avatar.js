@@ -9,13 +9,14 @@ import { live } from "./live.js";
 
 /** Pauses until a picture that did not come is asked for again, doubled each time, milliseconds. */
 const PAUSES = { least: 10_000, most: 60 * 60_000 };
-/** @type {Map<string, { at: number, pause: number }>} when pictures that did not come are asked for again, by player */
+/** @type {Map<string | null, { at: number, pause: number }>} when pictures that did not come are asked for again, by player */
 const later = new Map();
 
-/** A round place for the picture of a player; `show(name)` fills it, with a symbol instead if there is one. */
+/** A round place for the picture of a player; `show(name)` fills it, with a symbol instead if there is one. @param {string | null} id */
 export function avatar(id) {
   const element = h("span", { class: "avatar", "aria-hidden": "true" });
   if (id) element.style.setProperty("--member", colourOf(id));
+  /** @param {string} name @param {Node} [symbol] */
   element.show = (name, symbol) => {
     fill(element, symbol ?? clean(name).slice(0, 1).toUpperCase());
     element.isWanted = Boolean(!symbol && id && live.config.features.avatars);
@@ -38,7 +39,7 @@ export function avatar(id) {
   return element;
 }
 
-/** A player may have no picture, or the service no connection. */
+/** A player may have no picture, or the service no connection. @param {string | null} id */
 function postpone(id) {
   const { at, pause } = later.get(id) ?? { at: 0, pause: PAUSES.least / 2 };
   if (Date.now() < at) return;

@@ -123,6 +123,7 @@ export function cameraForm() {
     );
   });
 
+  /** @param {Event} event */
   async function add(event) {
     event.preventDefault();
     fill(fault);

@@ -22,6 +22,7 @@ export function chatBlock() {
     form,
   );
 
+  /** @param {Event} event */
   async function submit(event) {
     event.preventDefault();
     const words = input.value.trim();

@@ -15,7 +15,11 @@ export function editDevice(id, device, editor) {
   const close = () => {
     editor.hidden = true;
   };
-  const place = button(DEVICES.setPlace, () => emit("choosePlace", (x, y) => patch(path, { x, y })), { name: "pin" });
+  const place = button(
+    DEVICES.setPlace,
+    () => emit("choosePlace", (/** @type {number} */ x, /** @type {number} */ y) => patch(path, { x, y })),
+    { name: "pin" },
+  );
   const rename = form({
     fields: [field(DEVICES.label, label, "label")],
     submit: DEVICES.save,

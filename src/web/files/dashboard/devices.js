@@ -13,6 +13,7 @@ import { lastTrigger } from "./last-triggers.js";
 import { currentServer, emit, live, on } from "./live.js";
 
 const KINDS = ["alarm", "switch", "storageMonitor", "camera", "unknown"];
+/** @type {Record<string, string>} */
 const ICONS = { switch: "power", alarm: "bell", storageMonitor: "boxes", camera: "camera" };
 /** Below this, upkeep is shown as a warning, milliseconds. */
 const UPKEEP_LOW = 24 * 3600_000;
@@ -185,6 +186,7 @@ function whyNot() {
   return live.connection.state === "live" ? "" : DEVICES.offline;
 }
 
+/** @param {HTMLButtonElement} control @param {string} reason */
 function disableFor(control, reason) {
   control.disabled = reason !== "";
   attribute(control, "title", reason || null);

@@ -5,7 +5,7 @@ import { clock } from "../ui/time.js";
 import { FEED, PAST } from "../words/feed.js";
 import { currentServer, live, loadOlder, on } from "./live.js";
 
-/** Kinds of each filter. */
+/** Kinds of each filter. @type {Record<string, string[]>} */
 const GROUPS = {
   raid: ["raid", "explosion"],
   world: ["cargo", "heli", "chinook", "crate", "oilrig", "vendor", "wipe", "gap"],
@@ -13,6 +13,7 @@ const GROUPS = {
   devices: ["device"],
   shops: ["shop"],
 };
+/** @type {Record<string, string>} */
 const ICONS = {
   raid: "siren",
   explosion: "flame",
@@ -62,6 +63,7 @@ export function feedBlock({ flyTo }) {
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": FEED.title }, list, none, older),
   );
 
+  /** @param {string} name */
   function choose(name) {
     group = name;
     room = PAGE;

@@ -16,7 +16,7 @@ export function firstAnswers() {
  */
 export function fetchWith(answers) {
   let known = answers;
-  return (url, options) => {
+  return (/** @type {string} */ url, /** @type {RequestInit} */ options) => {
     if (!known || !url.endsWith("/relay/token")) return fetch(url, options);
     const { relay, now } = known;
     known = null;

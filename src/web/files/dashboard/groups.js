@@ -83,6 +83,7 @@ function groupForm(group, submit, send, done) {
   const word = h("input", { maxlength: "32", pattern: "[\\p{L}\\p{N}_\\-]{1,32}", value: group.customCommand ?? "" });
   const known = switches();
   // Members first, in the order in which they are switched.
+  /** @param {{ id: string }} device */
   const place = ({ id }) => (group.devices.includes(id) ? group.devices.indexOf(id) : known.length);
   const boxes = known
     .sort((a, b) => place(a) - place(b))
@@ -155,10 +156,11 @@ function row({ id }, load) {
         value: wish,
       });
       const devices = live.current?.state?.devices ?? {};
+      /** @param {string} device */
       const nameOf = (device) => clean(devices[device]?.label || devices[device]?.name || device);
       faults = outcomes
         .filter(({ error }) => error)
-        .map(({ deviceId, error }) => `${nameOf(deviceId)}: ${GROUPS.errors[error] ?? error}`);
+        .map(({ deviceId, error }) => `${nameOf(deviceId)}: ${GROUPS.errors[error ?? ""] ?? error}`);
     } catch (problem) {
       faults = [problem.message];
     }

@@ -85,6 +85,7 @@ function signIn() {
   );
 }
 
+/** @param {...import("../ui/dom.js").Content} content */
 function sheet(...content) {
   return h("main", { class: "center" }, h("div", { class: "sheet" }, content));
 }

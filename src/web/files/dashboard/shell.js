@@ -12,6 +12,7 @@ import { incidents, live, on } from "./live.js";
 import { raidBars } from "./raids.js";
 
 const TABS = ["map", "team", "devices", "feed", "shops", "more"];
+/** @type {Record<string, string>} */
 const ICONS = { map: "map", team: "team", devices: "devices", feed: "feed", shops: "store", more: "more" };
 /** Modules of the panels, loaded when one is first opened, or a little later, so that they are there without a network. */
 const MODULES = {
@@ -21,6 +22,7 @@ const MODULES = {
   shops: () => import("../shops/shops.js"),
   more: () => import("../more/more.js"),
 };
+/** @type {Record<string, (parts: import("./types.js").Parts) => Promise<HTMLElement>>} */
 const PANELS = {
   map: async (parts) => (await MODULES.map()).listPanel(parts),
   team: async () => (await MODULES.team()).teamPanel(),
@@ -29,10 +31,12 @@ const PANELS = {
   shops: async (parts) => (await MODULES.shops()).shopsPanel(parts),
   more: async (parts) => (await MODULES.more()).morePanel(parts),
 };
+/** Tabs to go by a key. @type {Record<string, number>} */
+const STEPS = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 };
 const AHEAD_AFTER = 3000;
 const VERSION_EVERY = 15 * 60_000;
 
-/** Draws it all into `root`. */
+/** Draws it all into `root`. @param {HTMLElement} root */
 export function drawShell(root) {
   const map = new LiveMap();
   const narrow = matchMedia("(max-width: 719px)");
@@ -69,6 +73,7 @@ export function drawShell(root) {
   /** @type {Map<string, Promise<any>>} */
   const made = new Map();
 
+  /** @param {string} name */
   function tab(name) {
     const badge = h("span", { class: "badge", hidden: true });
     const element = h(
@@ -90,7 +95,7 @@ export function drawShell(root) {
     return element;
   }
 
-  /** Opens a panel; an empty name closes it. On a phone, the map is the panel that is none. */
+  /** Opens a panel; an empty name closes it. On a phone, the map is the panel that is none. @param {string} name */
   async function open(name) {
     opened = name === "" && narrow.matches ? "map" : name;
     const isClosed = opened === "" || (opened === "map" && narrow.matches) || (opened === "feed" && wide.matches);
@@ -112,9 +117,9 @@ export function drawShell(root) {
     fill(body, content, wanted === "team" && !wide.matches && chat, wanted === "feed" && !wide.matches && feed);
   }
 
-  /** Shows that one part does not work; the others go on. */
+  /** Shows that one part does not work; the others go on. @param {string} name */
   function failed(name) {
-    return (error) => {
+    return (/** @type {Error} */ error) => {
       made.delete(name);
       console.warn(error);
       return empty(
@@ -131,8 +136,8 @@ export function drawShell(root) {
     if (!wide.matches) fill(side);
   }
 
-  rail.addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+  rail.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    const step = STEPS[event.key];
     if (!step) return;
     event.preventDefault();
     const at = tabs.indexOf(document.activeElement);
@@ -165,7 +170,7 @@ export function drawShell(root) {
   return parts;
 }
 
-/** The thin bars below the raids: no connection, an ended sign-in, a new version. */
+/** The thin bars below the raids: no connection, an ended sign-in, a new version. @param {HTMLElement} element */
 function notes(element) {
   const offline = h("div", { class: "offline-bar", hidden: true });
   const words = h("span", {});

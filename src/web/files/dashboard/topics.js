@@ -17,11 +17,12 @@ export function on(topics, listener) {
   }
 }
 
+/** @param {string} topic @param {any} [value] of the topic */
 export function emit(topic, value) {
   for (const listener of listeners.get(topic) ?? []) listener(value);
 }
 
-/** Once for all changes until the next frame, so that a burst of patches is drawn once. */
+/** Once for all changes until the next frame, so that a burst of patches is drawn once. @param {string} topic */
 export function emitSoon(topic) {
   if (waiting.size === 0) requestAnimationFrame(emitWaiting);
   waiting.add(topic);

@@ -4,6 +4,10 @@
 /** @typedef {Api["ChatLineSchema"] & { missed?: boolean }} Line of the chat */
 /** @typedef {{ x: number, y: number, at: number }} Footprint */
 /**
+ * @typedef {{ map: import("../map/map.js").LiveMap, raids: ReturnType<typeof import("./raids.js").raidBars>,
+ *   siren: import("../attention.js").Siren, notices: HTMLElement }} Parts of the frame
+ */
+/**
  * @typedef {object} Server
  * @property {string} id
  * @property {Api["PairedServerView"]} info

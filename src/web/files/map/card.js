@@ -6,6 +6,9 @@ import { COMMON } from "../words/common.js";
 import { MAP } from "../words/map.js";
 import { MOVERS, NOTES } from "./looks.js";
 
+/** Icons of things that do not move by themselves. @type {Record<string, string>} */
+const OTHERS = { member: "user", device: "devices", crate: "crate", explosion: "flame" };
+
 /** @typedef {import("./looks.js").Thing} Thing */
 
 /**
@@ -36,6 +39,7 @@ export function mapCard({ close, follow, isFollowed, removeNote, choose }) {
     } else shown = "";
   }
 
+  /** @param {string} name @param {string} shape */
   function head(name, shape) {
     return h("div", { class: "head" }, icon(shape), h("h3", {}, bdi(name)), iconButton(MAP.close, "close", close));
   }
@@ -65,7 +69,7 @@ export function mapCard({ close, follow, isFollowed, removeNote, choose }) {
 function iconOf({ kind, entry }) {
   if (kind === "shop") return "store";
   if (kind === "note") return NOTES[entry.category]?.[0] ?? "pin";
-  return MOVERS[kind] ?? { member: "user", device: "devices", crate: "crate", explosion: "flame" }[kind] ?? "pin";
+  return MOVERS[kind] ?? OTHERS[kind] ?? "pin";
 }
 
 /** @param {Thing} thing */
@@ -98,7 +102,7 @@ function orderList(orders) {
   return h("ul", {}, rows);
 }
 
-/** The icon of an item; its module comes when the first card with one is opened. */
+/** The icon of an item; its module comes when the first card with one is opened. @param {string} id */
 function itemPlace(id) {
   const element = h("span", {});
   import("../dashboard/items.js").then(({ itemIcon }) => fill(element, itemIcon(id))).catch(() => {});

@@ -15,6 +15,7 @@ export function listen(element, view, handlers) {
   let travelled = 0;
   let spread = 0;
 
+  /** @param {MouseEvent} event */
   const at = (event) => {
     const box = element.getBoundingClientRect();
     return { left: event.clientX - box.left, top: event.clientY - box.top };
@@ -50,6 +51,7 @@ export function listen(element, view, handlers) {
     }
     handlers.moved();
   });
+  /** @param {PointerEvent} event */
   const lift = (event) => {
     if (!fingers.delete(event.pointerId)) return;
     element.classList.remove("is-held");
@@ -69,6 +71,7 @@ export function listen(element, view, handlers) {
     { passive: false },
   );
 
+  /** @param {number} factor */
   function zoom(factor, { left, top } = { left: view.width / 2, top: view.height / 2 }) {
     view.zoomAt(factor, left, top);
     handlers.moved();

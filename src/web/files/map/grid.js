@@ -15,11 +15,12 @@ export function letters(column) {
   return text;
 }
 
-/** The label of a place, empty outside of the world. */
+/** The label of a place, empty outside of the world. @param {number} size @param {number} x @param {number} y */
 export function labelOf(size, x, y) {
   if (!(size > 0) || x < 0 || y < 0 || x > size || y > size) return "";
   const cell = cellOf(size);
   const last = Math.ceil(size / cell) - 1;
+  /** @param {number} metres */
   const index = (metres) => Math.min(last, Math.max(0, Math.floor(metres / cell)));
   return letters(index(x)) + index(size - y);
 }

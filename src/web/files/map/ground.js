@@ -39,6 +39,9 @@ function drawPicture(context, view, map, picture) {
   context.drawImage(picture, left, top, edge, edge);
 }
 
+/** @typedef {{ label: string, left: number, top: number, half: number }} Label half of its width on both sides of `left` */
+
+/** @param {CanvasRenderingContext2D} context @param {import("./view.js").View} view @param {number} unit @param {Label[]} names */
 function drawGrid(context, view, unit, names) {
   const cell = cellOf(view.size);
   const count = Math.ceil(view.size / cell);
@@ -84,6 +87,7 @@ function drawGrid(context, view, unit, names) {
  */
 function placedNames(context, view, monuments, unit) {
   context.font = `600 ${12 * unit}px system-ui, 'DejaVu Sans', sans-serif`;
+  /** @type {Label[]} */
   const placed = [];
   for (const { name, x, y } of monuments) {
     const [middle, height] = view.toScreen(x, y);
@@ -92,12 +96,14 @@ function placedNames(context, view, monuments, unit) {
     const half = context.measureText(label).width / 2 + 4;
     const left = view.within(middle, half);
     const top = height + 14 * unit;
+    /** @param {Label} other */
     const lies = (other) => Math.abs(other.left - left) < other.half + half && Math.abs(other.top - top) < 16 * unit;
     if (!placed.some(lies)) placed.push({ label, left, top, half });
   }
   return placed;
 }
 
+/** @param {CanvasRenderingContext2D} context @param {Label[]} names @param {number} unit */
 function drawNames(context, names, unit) {
   context.font = `600 ${12 * unit}px system-ui, 'DejaVu Sans', sans-serif`;
   context.textAlign = "center";

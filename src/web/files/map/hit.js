@@ -21,7 +21,7 @@ export class HitGrid {
     else this.cells.set(key, [{ left, top, target }]);
   }
 
-  /** The nearest target within reach, or null; of equal ones the one that was added last, which is on top. */
+  /** The nearest target within reach, or null; of equal ones the one that was added last, which is on top. @param {number} left @param {number} top */
   at(left, top, reach = REACH) {
     let [best, distance] = [null, reach];
     const [column, row] = [Math.floor(left / CELL), Math.floor(top / CELL)];
@@ -37,4 +37,5 @@ export class HitGrid {
   }
 }
 
+/** @param {number} x @param {number} y */
 const keyOf = (x, y) => x * 100_003 + y;

@@ -15,8 +15,9 @@ export function colourOf(id) {
   return colour;
 }
 
-/** Icons of world markers that move, by kind. */
+/** Icons of world markers that move, by kind. @type {Record<string, string>} */
 export const MOVERS = { cargoShip: "ship", patrolHelicopter: "plane", chinook: "fan", travellingVendor: "bus" };
+/** @type {Record<string, string>} */
 export const FILLS = {
   cargoShip: "#8ec5ff",
   patrolHelicopter: "#ffb38a",
@@ -24,7 +25,7 @@ export const FILLS = {
   travellingVendor: "#a8e6a1",
 };
 
-/** Icons and colours of notes, by category. */
+/** Icons and colours of notes, by category. @type {Record<string, string[]>} */
 export const NOTES = {
   raid: ["swords", "#ffb3a7"],
   friendly: ["heart", "#9ee493"],

@@ -76,7 +76,11 @@ export class LiveMap {
       this.form.element,
       this.old,
     );
-    this.canvas.addEventListener("keydown", (event) => event.key === "Escape" && this.select(this.use(null)));
+    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Escape") return;
+      this.use(null);
+      this.select(null);
+    });
     new ResizeObserver(() => {
       this.painter.resize();
       this.#redraw();
@@ -115,7 +119,7 @@ export class LiveMap {
       this.view.fit();
       this.#redraw();
     };
-    const use = (mode) => () => this.use(this.mode === mode ? null : mode);
+    const use = (/** @type {string | null} */ mode) => () => this.use(this.mode === mode ? null : mode);
     return mapButtons({ zoom, whole, measure: use("measure"), note: use("note") });
   }
 
@@ -129,7 +133,7 @@ export class LiveMap {
       );
   }
 
-  /** Uses a tool: `measure`, `note`, `place`, or null for none. */
+  /** Uses a tool: `measure`, `note`, `place`, or null for none. @param {string | null} mode */
   use(mode) {
     this.mode = mode;
     this.chosen = null;
@@ -137,18 +141,18 @@ export class LiveMap {
     this.form.hide();
     this.buttons.use(mode);
     this.canvas.classList.toggle("is-measuring", mode !== null);
-    text(this.plate, MAP.modes[mode] ?? "");
+    text(this.plate, MAP.modes[mode ?? ""] ?? "");
     this.#soon();
   }
 
-  /** Chooses a thing by its id; null for none. */
+  /** Chooses a thing by its id; null for none. @param {string | null} id */
   select(id) {
     this.selected = id;
     this.#showCard();
     this.#soon();
   }
 
-  /** Keeps a thing in the middle; null ends that. */
+  /** Keeps a thing in the middle; null ends that. @param {string | null} id */
   follow(id) {
     this.followed = id;
     const thing = id && this.things.find((thing) => thing.id === id);
@@ -220,6 +224,7 @@ export class LiveMap {
     this.card.show(this.things.find(({ id }) => id === this.selected) ?? null);
   }
 
+  /** @param {number} left @param {number} top */
   #tap(left, top) {
     const [x, y] = this.view.toWorld(left, top);
     if (this.mode === "measure") {
@@ -242,8 +247,7 @@ export class LiveMap {
         return this.#redraw();
       }
       this.selected = null;
-      this.card.show(null, hit.crowd);
-      return;
+      return this.card.show(null, hit.crowd);
     }
     this.select(hit?.id ?? null);
   }

@@ -6,9 +6,11 @@ const JUMP = 300;
 const LONGEST = 4000;
 const SHORTEST = 200;
 
+/** @typedef {{ from: [number, number], to: [number, number], begun: number, takes: number, heading?: number }} Move */
+
 export class Motion {
   constructor() {
-    /** @type {Map<string, { from: [number, number], to: [number, number], begun: number, takes: number, heading?: number }>} */
+    /** @type {Map<string, Move>} */
     this.moves = new Map();
     this.isStill = false;
   }
@@ -36,23 +38,24 @@ export class Motion {
     for (const id of gone) this.moves.delete(id);
   }
 
-  /** The place of a thing now. @returns {[number, number]} */
+  /** The place of a thing now. @param {{ id: string, x: number, y: number }} thing @param {number} now @returns {[number, number]} */
   placeOf({ id, x, y }, now) {
     const move = this.moves.get(id);
     return move ? this.#at(move, now) : [x, y];
   }
 
-  /** The way it went last, clockwise from north in radians; undefined if it has not moved. */
+  /** The way it went last, clockwise from north in radians; undefined if it has not moved. @param {string} id */
   headingOf(id) {
     return this.moves.get(id)?.heading;
   }
 
-  /** True while something is on its way. */
+  /** True while something is on its way. @param {number} now */
   isMoving(now) {
     for (const move of this.moves.values()) if (now - move.begun < move.takes) return true;
     return false;
   }
 
+  /** @param {Move} move @param {number} now */
   #at({ from, to, begun, takes }, now) {
     const part = takes > 0 ? Math.min(1, (now - begun) / takes) : 1;
     return /** @type {[number, number]} */ ([from[0] + (to[0] - from[0]) * part, from[1] + (to[1] - from[1]) * part]);

@@ -8,6 +8,7 @@ import { NOTES } from "./looks.js";
 export function noteForm({ save, close }) {
   const element = h("form", { class: "card", hidden: true });
 
+  /** @param {number} x @param {number} y @param {string} grid */
   function open(x, y, grid) {
     const category = h(
       "select",
@@ -18,6 +19,7 @@ export function noteForm({ save, close }) {
     );
     const label = h("input", { maxlength: "60", "aria-label": MAP.noteLabel, placeholder: MAP.noteLabel });
     const fault = h("p", { class: "fault", role: "alert" });
+    /** @param {Event} event */
     const send = async (event) => {
       event.preventDefault();
       try {

@@ -11,8 +11,10 @@ const CROWD_PIXELS = 40;
 
 /** Characters of a name on the map. */
 const NAME = 18;
+/** @param {string} name */
 const short = (name) => (name.length > NAME ? `${name.slice(0, NAME - 1)}…` : name);
 
+/** @type {Record<string, string>} */
 const DEVICE_ICONS = { switch: "power", alarm: "bell", storageMonitor: "boxes", camera: "camera" };
 /** Milliseconds over which a death fades. */
 const DEATH_FADES = 30 * 60_000;
@@ -79,6 +81,7 @@ export class Painter {
     this.#measured(scene.measured);
   }
 
+  /** @param {HTMLCanvasElement} sprite @param {number} left @param {number} top */
   #sprite(sprite, left, top) {
     const { ratio } = this;
     const size = sprite.width / ratio;
@@ -106,6 +109,7 @@ export class Painter {
 
   /** @param {Scene} scene */
   #things(scene) {
+    /** @type {Map<string, [import("./looks.js").Thing, number, number][]>} */
     const crowd = new Map();
     for (const thing of scene.things) {
       if (!scene.show.has(thing.layer)) continue;
@@ -126,6 +130,7 @@ export class Painter {
         for (const [thing, left, top] of members) this.#thing(thing, left, top, scene);
         continue;
       }
+      /** @param {1 | 2} index */
       const mean = (index) => members.reduce((sum, member) => sum + member[index], 0) / members.length;
       const [left, top] = [mean(1), mean(2)];
       this.#sprite(pill(members.length, this.density), left, top);
@@ -168,6 +173,7 @@ export class Painter {
     this.hits.add(left, top, thing);
   }
 
+  /** @param {number} left @param {number} top */
   #ring(left, top) {
     const { context } = this;
     for (const [width, style] of /** @type {[number, string][]} */ ([
@@ -182,7 +188,7 @@ export class Painter {
     }
   }
 
-  /** The way someone goes. @param {number} heading clockwise from north, radians */
+  /** The way someone goes. @param {number} heading clockwise from north, radians @param {number} left @param {number} top */
   #wedge(left, top, heading) {
     const { context } = this;
     context.save();
@@ -212,10 +218,12 @@ export class Painter {
     context.lineJoin = "round";
     context.strokeStyle = "rgb(0 0 0 / 80%)";
     context.fillStyle = "#ffffff";
+    /** @type {{ left: number, top: number, half: number }[]} */
     const drawn = [];
     for (const [name, middle, top] of this.labels) {
       const half = context.measureText(name).width / 2;
       const left = this.view.within(middle, half + 4);
+      /** @param {typeof drawn[number]} other */
       const lies = (other) =>
         Math.abs(other.left - left) < other.half + half && Math.abs(other.top - top) < 12 * this.unit;
       if (drawn.some(lies)) continue;
@@ -225,7 +233,7 @@ export class Painter {
     }
   }
 
-  /** The place of an alarm; while it is open, rings widen around it. */
+  /** The place of an alarm; while it is open, rings widen around it. @param {Scene["alarms"][number]} alarm @param {Scene} scene */
   #alarm({ x, y, isOpen, isUnknown }, { now, isMoving }) {
     const { context } = this;
     const [left, top] = this.view.toScreen(x, y);
@@ -240,10 +248,10 @@ export class Painter {
     this.#sprite(triangle(isUnknown ? "#b3261e" : "#6b756f", this.density), left, top);
   }
 
+  /** @param {Scene["measured"]} places */
   #measured(places) {
     if (places.length === 0) return;
     const { context, view } = this;
-    /** @type {[number, number][]} */
     const ends = places.map(([x, y]) => view.toScreen(x, y));
     for (const [width, style] of /** @type {[number, string][]} */ ([
       [6, "rgb(0 0 0 / 60%)"],

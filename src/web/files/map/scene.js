@@ -57,7 +57,7 @@ export function countsOf(things, map) {
   return counts;
 }
 
-/** Sections of the state that the layers are of. */
+/** Sections of the state that the layers are of. @type {Record<string, string>} */
 const SECTIONS = { team: "team", events: "mapMarkers", shops: "mapMarkers", devices: "devices" };
 
 /** Layers whose section had no answer for too long. @param {Relay["StateDocument"] | null | undefined} state @returns {Set<string>} */

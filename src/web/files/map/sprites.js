@@ -9,7 +9,7 @@ const HEADINGS = 24;
 
 const cache = new Map();
 
-/** @param {number} ratio pixels of the screen for one of the page */
+/** @param {number} ratio pixels of the screen for one of the page @param {number} size */
 function canvas(size, ratio) {
   const element = document.createElement("canvas");
   element.width = element.height = Math.ceil(size * ratio);
@@ -42,7 +42,7 @@ export function disc({ icon, letter, fill, ink = "#10201a", isAway = false }, ra
   });
 }
 
-/** A small square marker: a shop. */
+/** A small square marker: a shop. @param {string} fill @param {string} icon @param {number} size @param {number} ratio */
 export function square(fill, icon, size, ratio) {
   return cached(`square ${fill} ${icon} ${size} ${ratio}`, () => {
     const { element, context } = canvas(size + 4, ratio);
@@ -54,7 +54,7 @@ export function square(fill, icon, size, ratio) {
   });
 }
 
-/** A marker with a shape that turns: a ship, a helicopter. @param {number} degrees clockwise from north */
+/** A marker with a shape that turns: a ship, a helicopter. @param {number} degrees clockwise from north @param {string} icon @param {string} fill @param {number} ratio */
 export function mover(icon, fill, degrees, ratio) {
   const step = ((Math.round((degrees / 360) * HEADINGS) % HEADINGS) + HEADINGS) % HEADINGS;
   return cached(`mover ${icon} ${fill} ${step} ${ratio}`, () => {
@@ -80,7 +80,7 @@ export function mover(icon, fill, degrees, ratio) {
   });
 }
 
-/** A number in a pill, for markers that lie on each other. */
+/** A number in a pill, for markers that lie on each other. @param {number} count @param {number} ratio */
 export function pill(count, ratio) {
   return cached(`pill ${count} ${ratio}`, () => {
     const { element, context } = canvas(34, ratio);
@@ -96,7 +96,7 @@ export function pill(count, ratio) {
   });
 }
 
-/** The warning triangle of an alarm's place. */
+/** The warning triangle of an alarm's place. @param {string} fill @param {number} ratio */
 export function triangle(fill, ratio) {
   return cached(`triangle ${fill} ${ratio}`, () => {
     const { element, context } = canvas(32, ratio);
@@ -120,6 +120,7 @@ export function triangle(fill, ratio) {
   });
 }
 
+/** @param {string} key @param {() => HTMLCanvasElement} draw */
 function cached(key, draw) {
   let element = cache.get(key);
   if (!element) {
@@ -130,6 +131,7 @@ function cached(key, draw) {
   return element;
 }
 
+/** @param {CanvasRenderingContext2D} context @param {number} middle @param {number} radius @param {string} fill */
 function circle(context, middle, radius, fill) {
   context.beginPath();
   context.arc(middle, middle, radius, 0, 2 * Math.PI);
@@ -137,6 +139,7 @@ function circle(context, middle, radius, fill) {
   context.fill();
 }
 
+/** @param {CanvasRenderingContext2D} context @param {number} at @param {number} size @param {number} radius @param {string} fill */
 function rounded(context, at, size, radius, fill) {
   context.beginPath();
   context.moveTo(at + radius, at);
@@ -148,6 +151,7 @@ function rounded(context, at, size, radius, fill) {
   context.fill();
 }
 
+/** @param {CanvasRenderingContext2D} context @param {string} name @param {number} middle @param {number} size @param {string} ink @param {number} width */
 function shape(context, name, middle, size, ink, width) {
   context.save();
   context.translate(middle - size / 2, middle - size / 2);

@@ -52,7 +52,7 @@ export function layerMenu(show, changed) {
     MAP.layersButton,
   );
   const element = h("div", { class: "map-layers" }, opener, list);
-  element.addEventListener("keydown", (event) => {
+  element.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Escape" || list.hidden) return;
     list.hidden = true;
     attribute(opener, "aria-expanded", false);

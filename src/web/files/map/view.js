@@ -29,6 +29,7 @@ export class View {
     return Math.log2(this.scale / this.fitting);
   }
 
+  /** @param {number} width @param {number} height */
   resize(width, height) {
     const wasFitting = this.width > 1 && Math.abs(this.scale - this.fitting) < 1e-9;
     this.width = Math.max(1, width);
@@ -46,24 +47,24 @@ export class View {
     return [this.width / 2 + (x - this.x) * this.scale, this.height / 2 - (y - this.y) * this.scale];
   }
 
-  /** The middle of something `half` as wide on both sides, so that it does not go beyond the edge. Pixels. */
+  /** The middle of something `half` as wide on both sides, so that it does not go beyond the edge. Pixels. @param {number} middle @param {number} half */
   within(middle, half) {
     return Math.max(half, Math.min(middle, this.width - half));
   }
 
-  /** The place of a pixel. @returns {[number, number]} */
+  /** The place of a pixel. @param {number} left @param {number} top @returns {[number, number]} */
   toWorld(left, top) {
     return [this.x + (left - this.width / 2) / this.scale, this.y - (top - this.height / 2) / this.scale];
   }
 
-  /** Moves by pixels. */
+  /** Moves by pixels. @param {number} dx @param {number} dy */
   pan(dx, dy) {
     this.x -= dx / this.scale;
     this.y += dy / this.scale;
     this.#bound();
   }
 
-  /** Zooms around a pixel that keeps its place. */
+  /** Zooms around a pixel that keeps its place. @param {number} factor @param {number} left @param {number} top */
   zoomAt(factor, left, top) {
     const [x, y] = this.toWorld(left, top);
     this.scale = Math.min(this.largest, Math.max(this.fitting, this.scale * factor));
@@ -72,13 +73,14 @@ export class View {
     this.#bound();
   }
 
-  /** Makes a place the middle. */
+  /** Makes a place the middle. @param {number} x @param {number} y */
   center(x, y) {
     Object.assign(this, { x, y });
     this.#bound();
   }
 
   #bound() {
+    /** @param {number} value @param {number} pixels */
     const bound = (value, pixels) => {
       // A world that is smaller than the view stays within it.
       const half = Math.min(this.size / 2, pixels / 2 / this.scale);

@@ -7,7 +7,7 @@ import { ago, day } from "../ui/time.js";
 import { ACCOUNT } from "../words/account.js";
 import { COMMON } from "../words/common.js";
 
-/** A row of a list, with what can be done with it. */
+/** A row of a list, with what can be done with it. @param {string} shape @param {import("../ui/dom.js").Content} title @param {import("../ui/dom.js").Content[]} facts @param {import("../ui/dom.js").Content} action */
 export function accessRow(shape, title, facts, action) {
   return h(
     "li",
@@ -23,8 +23,10 @@ export function accessRow(shape, title, facts, action) {
   );
 }
 
+/** @param {string | null | undefined} when */
 const seen = (when) => (when ? ACCOUNT.seen(ago(when)) : ACCOUNT.never);
 
+/** @param {() => void} reload */
 export async function sessionsSection(reload) {
   const { sessions } = await get("/me/sessions?limit=100");
   const rows = sessions.map(({ id, createdAt, lastSeenAt, current }) => {
@@ -46,6 +48,7 @@ export async function sessionsSection(reload) {
   return [h("ul", { class: "rows" }, rows), others];
 }
 
+/** @param {() => void} reload */
 export async function helpersSection(reload) {
   const { devices } = await get("/pairing/device?limit=100");
   const helpers = devices.filter(({ scope }) => scope === "helper");
@@ -64,6 +67,7 @@ export async function helpersSection(reload) {
   );
 }
 
+/** @param {() => void} reload */
 export async function tokensSection(reload) {
   const { tokens } = await get("/me/tokens?limit=100");
   const made = h("div", {});

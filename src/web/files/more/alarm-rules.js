@@ -24,7 +24,9 @@ export async function alarmRules(channels) {
   const rules = await get(path);
   const outcome = h("p", { role: "status" });
   const enabled = checkbox(RULES.enabled, rules.enabled);
+  /** @type {Set<string>} */
   const others = new Set(rules.kinds);
+  /** @param {string} kind */
   const isKind = (kind) => others.delete(kind);
   const kinds = Object.entries(RULES.kind).map(([kind, words]) => checkbox(words, isKind(kind), kind));
   const order = escalation(rules, channels);
@@ -126,6 +128,7 @@ function quietHours(quiet) {
     pierce,
     h("p", { class: "quiet" }, RULES.pierceWhy),
   );
+  /** @param {boolean} isShown */
   const show = (isShown) => {
     details.hidden = !isChecked(are);
     // A hidden field must not hinder a form.

@@ -22,6 +22,7 @@ export function planOf({ steps }, channels) {
 /** The steps for these channels with their seconds: those of the same time are one. @param {[string, number][]} times */
 export function stepsOf(times) {
   const seconds = [...new Set(times.map(([, after]) => after))].sort((a, b) => a - b);
+  /** @param {number} after */
   const at = (after) => times.filter(([, seconds]) => seconds === after).map(([id]) => id);
   return seconds.map((afterSeconds) => ({ afterSeconds, channels: at(afterSeconds) }));
 }

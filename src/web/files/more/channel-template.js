@@ -8,6 +8,7 @@ import { headersOf } from "./template-headers.js";
 /** The fields; `value` is the template, or undefined if the user wants none. */
 export function templateFields() {
   const type = select(Object.keys(TEMPLATE.types), "", (name) => TEMPLATE.types[name]);
+  /** @param {string} rows */
   const area = (rows) => h("textarea", { rows, autocomplete: "off", spellcheck: "false", maxlength: "4096" });
   const [headers, body] = [area("2"), area("5")];
   const fields = [field(TEMPLATE.headers, headers, "template.headers"), field(TEMPLATE.body, body, "template.body")];
@@ -23,6 +24,7 @@ export function templateFields() {
   return {
     element,
     fields,
+    /** @param {boolean} isShown */
     show(isShown) {
       element.hidden = !isShown;
       draw();

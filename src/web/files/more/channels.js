@@ -14,7 +14,7 @@ import { templateFields } from "./channel-template.js";
 import { lastAlarm } from "./deliveries.js";
 import { thisDevice } from "./this-device.js";
 
-/** The fields of each kind; `?` after those that may be empty. */
+/** The fields of each kind; `?` after those that may be empty. @type {Record<string, string[]>} */
 const FIELDS = {
   ntfy: ["topic", "url?", "token?"],
   pushover: ["token", "recipient"],
@@ -24,6 +24,7 @@ const FIELDS = {
   webhook: ["url"],
 };
 
+/** @param {() => void} reload */
 export async function channelsSection(reload) {
   const { channels } = await get("/channels");
   const outcome = h("p", { role: "status" });
@@ -70,6 +71,7 @@ function channelRow({ id, kind, name, host, state, advice, acceptedAt }, outcome
   return accessRow("bell", bdi(name), facts, actions);
 }
 
+/** @param {() => void} reload */
 function addForm(reload) {
   const made = h("div", {});
   const hint = h("p", { class: "quiet" });
@@ -87,7 +89,7 @@ function addForm(reload) {
   function draw() {
     inputs = {};
     fill(hint, CHANNELS.how[kind.value]);
-    const shown = FIELDS[kind.value].map((path) => {
+    const shown = FIELDS[kind.value].map((/** @type {string} */ path) => {
       const key = path.replace("?", "");
       const isSecret = key === "token";
       inputs[key] = h("input", {
@@ -96,7 +98,8 @@ function addForm(reload) {
         autocomplete: "off",
         maxlength: "2048",
       });
-      const label = key === "recipient" ? CHANNELS.recipient[kind.value] : CHANNELS[key];
+      const label =
+        key === "recipient" ? CHANNELS.recipient[kind.value] : CHANNELS[/** @type {"url" | "topic" | "token"} */ (key)];
       return field(label, inputs[key], key);
     });
     fill(fields, shown);

@@ -17,18 +17,21 @@ export async function chatSettings(reload) {
   const path = /** @type {const} */ (`/paired-servers/${currentServer().id}/chat-settings`);
   let settings = await get(path);
   const outcome = h("p", { role: "status" });
-  const kinds = Object.entries(CHAT_SETTINGS.kinds).map(([kind, words]) =>
-    checkbox(words, settings.announcements?.[kind], kind),
-  );
+  /** @type {Record<string, boolean | undefined>} */
+  const announcements = settings.announcements ?? {};
+  const kinds = Object.entries(CHAT_SETTINGS.kinds).map(([kind, words]) => checkbox(words, announcements[kind], kind));
   /** @param {string | undefined} who */
   const audience = (who) => select(AUDIENCES, who, (one) => CHAT_SETTINGS.audience[one]);
   const [questions, devices, leader] = [settings.questions, settings.devices, settings.leader].map(audience);
   const pass = checkbox(CHAT_SETTINGS.pass, settings.passLeadership);
   const prefix = h("input", { required: true, maxlength: "2", value: settings.prefix });
+  /** @type {Set<string>} */
   const others = new Set(settings.commands);
+  /** @param {string} word */
   const isTaken = (word) => others.delete(word);
   const commands = COMMANDS.map((word) => checkbox(settings.prefix + word, isTaken(word), word));
   const blocked = h("textarea", { rows: "2", inputmode: "numeric", value: (settings.blocked ?? []).join("\n") });
+  /** @param {any} box as of `checkbox` */
   const announced = (box) => [box.firstChild.value, isChecked(box)];
   prefix.addEventListener("input", () => {
     for (const box of commands) box.lastChild.data = prefix.value + box.firstChild.value;
@@ -45,10 +48,12 @@ export async function chatSettings(reload) {
     commands: [...others, ...chosen(commands)],
     blocked: blocked.value.split(/[\s,;]+/).filter(Boolean),
   });
+  /** @type {Record<string, unknown>} */
   let before = edited();
-  /** Nothing else is sent: another page may have changed it meanwhile. */
+  /** Nothing else is sent: another page may have changed it meanwhile. @param {ReturnType<typeof edited>} all */
   const changes = (all) =>
     Object.fromEntries(Object.entries(all).filter(([name, value]) => !isSame(value, before[name])));
+  /** @param {string} legend @param {HTMLElement[]} boxes */
   const group = (legend, boxes) => h("fieldset", {}, h("legend", { class: "quiet" }, legend), boxes);
   return [
     h("p", { class: "quiet" }, CHAT_SETTINGS.why),
@@ -77,6 +82,7 @@ export async function chatSettings(reload) {
   ];
 }
 
+/** @param {unknown} one @param {unknown} other */
 const isSame = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
 /**

@@ -42,6 +42,7 @@ export function lastAlarm() {
     if (goesOn) wait(LOOK_EVERY);
   }
 
+  /** @param {number} milliseconds */
   function wait(milliseconds) {
     timer = window.setTimeout(lookAgain, milliseconds);
   }
@@ -54,6 +55,7 @@ export function lastAlarm() {
     else wait(LOOK_EVERY);
   }
 
+  /** @param {import("../api.js").Problem} problem */
   function failed(problem) {
     fill(fault, icon("warning"), problem.message);
     // An answer of the service that it is not allowed will not change.

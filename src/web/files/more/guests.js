@@ -9,6 +9,7 @@ import { ago } from "../ui/time.js";
 import { ACCOUNT } from "../words/account.js";
 import { accessRow } from "./access.js";
 
+/** @param {() => void} reload */
 export async function guestsSection(reload) {
   const { id } = currentServer();
   const { guests } = await get(`/paired-servers/${id}/guests?limit=100`);
@@ -51,6 +52,7 @@ export async function guestsSection(reload) {
   ];
 }
 
+/** @param {() => void} reload */
 export async function invitesSection(reload) {
   const { servers } = await get("/guest-invites?limit=100");
   if (servers.length === 0) return empty(ACCOUNT.noInvites, "");

@@ -40,7 +40,8 @@ export function morePanel(parts) {
     ),
   );
 
-  const load = (name, make) => async (reload) => (await import(`./${name}.js`))[make](reload);
+  /** @param {string} name @param {string} make */
+  const load = (name, make) => async (/** @type {() => void} */ reload) => (await import(`./${name}.js`))[make](reload);
   // Made once: another server leaves what is typed there.
   const account = {
     invites: fold(ACCOUNT.invites, "heart", load("guests", "invitesSection")),

@@ -17,6 +17,7 @@ function loadStyle() {
   document.head.append(h("link", { id: "overlay-style", rel: "stylesheet", href: `${root}/style/overlay.css` }));
 }
 
+/** @param {() => void} reload */
 export async function overlaySection(reload) {
   loadStyle();
   const { id } = currentServer();
@@ -24,11 +25,12 @@ export async function overlaySection(reload) {
   const overlays = devices.filter(({ scope, serverId }) => scope === "overlay" && serverId === id);
   const boxes = PARTS.map((part) => checkbox(OVERLAY.parts[part], part !== "team", part));
   for (const box of boxes) box.addEventListener("change", () => preview());
+  /** @param {readonly string[]} values @param {Record<string, string>} words */
   const choice = (values, words) =>
     h(
       "select",
       { onchange: () => preview() },
-      values.map((value) => h("option", { value }, words[value] ?? value)),
+      values.map((/** @type {string} */ value) => h("option", { value }, words[value] ?? value)),
     );
   const position = choice(POSITIONS, OVERLAY.positions);
   const scale = choice(["1", "1.25", "1.5", "2", "0.75"], {});

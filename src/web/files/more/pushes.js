@@ -10,6 +10,7 @@ import { CREDENTIAL } from "../words/registration.js";
 import { registrationBlock } from "./registration.js";
 import { credentialNote } from "./steps.js";
 
+/** @param {() => void} reload */
 export async function pushesSection(reload) {
   const credential = await get("/credentials/push");
   const { state, expiresAt, registration } = credential;

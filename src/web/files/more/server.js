@@ -8,6 +8,7 @@ import { ago, day } from "../ui/time.js";
 import { ACCOUNT } from "../words/account.js";
 import { LINKS } from "../words/shell.js";
 
+/** @param {() => void} reload */
 export async function serverSection(reload) {
   const { id, info, state } = currentServer();
   const isOwner = info.role === "owner";

@@ -33,6 +33,7 @@ export function barsOf(sessions, now, until = now) {
     for (const session of sessions) {
       const begin = Math.max(from, Date.parse(session.from));
       const end = Math.min(to, session.to ? Date.parse(session.to) : until);
+      /** @param {number} at */
       const part = (at) => (at - from) / (to - from);
       if (begin < end) bars.push({ row, from: part(begin), to: part(end), length: end - begin });
     }
@@ -46,6 +47,7 @@ export const totalOf = (bars) => duration(bars.reduce((sum, { length }) => sum +
 /** @param {Bar[]} bars @param {number} now @param {string} player */
 export function sessionChart(bars, now, player) {
   const height = DAYS * LINE + BOTTOM;
+  /** @param {number} part */
   const x = (part) => LEFT + part * (WIDTH - LEFT - RIGHT);
   const svg = node("svg", {
     viewBox: `0 0 ${WIDTH} ${height}`,
@@ -65,6 +67,6 @@ export function sessionChart(bars, now, player) {
     const width = Math.max(1, x(to) - x(from));
     svg.append(node("rect", { x: x(from), y: row * LINE + 2.5, width, height: LINE - 5, rx: 1, class: "bar" }));
   }
-  for (const hour of [0, 6, 12, 18, 24]) svg.append(label(x(hour / 24), height - 4, hour, "middle"));
+  for (const hour of [0, 6, 12, 18, 24]) svg.append(label(x(hour / 24), height - 4, String(hour), "middle"));
   return svg;
 }

@@ -75,7 +75,9 @@ export function setUpList({ siren }) {
     );
   }
 
+  /** @param {string} name */
   function action(name) {
+    /** @type {Record<string, () => any>} */
     const actions = {
       device: () =>
         h(
@@ -105,7 +107,7 @@ export function setUpList({ siren }) {
         ? [
             h("p", { class: "code" }, code?.code),
             h("p", { class: "quiet" }, SET_UP.code(left)),
-            h("div", { class: "actions" }, copyButton(code?.code, SET_UP.copyCode)),
+            h("div", { class: "actions" }, copyButton(code?.code ?? "", SET_UP.copyCode)),
             qrPicture(code?.code ?? "", SET_UP.codePicture),
           ]
         : [h("p", { class: "quiet" }, SET_UP.codeOver), button(SET_UP.newCode, getCode)],

@@ -6,7 +6,7 @@ import { CREDENTIAL } from "../words/registration.js";
 export function credentialNote(credential) {
   const { session, refusal, warning } = credential ?? {};
   if (session?.state === "unreadable" || session?.lastError === "unknown_key") return CREDENTIAL.operator;
-  return refusal?.advice ?? CREDENTIAL.warnings[warning] ?? "";
+  return refusal?.advice ?? CREDENTIAL.warnings[warning ?? ""] ?? "";
 }
 
 /** Channels by which no alarm is sent until the user does something. @param {Api["AlarmReadiness"] | null} readiness */
@@ -21,6 +21,7 @@ export function lostChannels(readiness) {
  * @returns {{ name: string, isDone: boolean, state?: string }[]} in the order in which they are done
  */
 export function stepsOf({ devices, credential, server, readiness, soundState, notifications, isGuest }) {
+  /** @param {string} name */
   const path = (name) => readiness?.paths?.find(({ path }) => path === name);
   const isAccepted = credential?.state === "proven" || credential?.state === "unproven";
   const note = credentialNote(credential);

@@ -13,6 +13,7 @@ export async function thisDevice(channels, reload) {
   const { state, channel } = await deviceState(user, channels);
   const hindrance = obstacle();
   const outcome = h("p", { role: "status" });
+  /** @param {string} words */
   const say = (words) => fill(outcome, words);
   if (hindrance)
     return block(h("p", {}, state === "off" ? PUSH.off : PUSH.lost), h("p", {}, PUSH.obstacles[hindrance]));
@@ -25,7 +26,7 @@ export async function thisDevice(channels, reload) {
         { class: "actions" },
         pressed(PUSH.test, "bell", async () => {
           const tested = await post(`/channels/${channel.id}/test`);
-          say(tested.accepted ? PUSH.tested : tested.advice);
+          say(tested.accepted ? PUSH.tested : (tested.advice ?? ""));
         }),
         sureButton(PUSH.stop, PUSH.sure, () => unsubscribe(user).then(reload, ({ message }) => say(message))),
       ),
@@ -43,7 +44,7 @@ export async function thisDevice(channels, reload) {
     outcome,
   );
 
-  /** A button that waits while it works, and says what went wrong. */
+  /** A button that waits while it works, and says what went wrong. @param {string} label @param {string} name @param {() => Promise<any>} does */
   function pressed(label, name, does, kind = "") {
     const press = button(
       label,
@@ -58,6 +59,7 @@ export async function thisDevice(channels, reload) {
   }
 }
 
+/** @param {...import("../ui/dom.js").Content} content */
 function block(...content) {
   return h("section", { class: "form", "aria-label": PUSH.title }, h("h3", {}, PUSH.title), content);
 }

@@ -9,6 +9,7 @@ import { ACCOUNT, SESSIONS } from "../words/account.js";
 import { accessRow } from "./access.js";
 import { barsOf, DAYS, sessionChart, totalOf } from "./sessions.js";
 
+/** @param {() => void} reload */
 export async function trackingSection(reload) {
   if (!live.config.features.playerStats) return empty(ACCOUNT.trackingOff, "");
   const { id, info } = currentServer();

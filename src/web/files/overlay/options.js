@@ -6,7 +6,7 @@ export const PARTS = ["raid", "events", "team"];
 export const POSITIONS = ["tl", "tr", "bl", "br"];
 export const THEMES = ["outline", "plate"];
 
-/** Keys of the state that each part needs. */
+/** Keys of the state that each part needs. @type {Record<string, Relay["StateKey"][]>} */
 const SECTIONS = {
   raid: ["raids", "server"],
   events: ["server", "mapMarkers", "devices", "team"],
@@ -16,6 +16,7 @@ const SECTIONS = {
 /** @param {string} search `?…` @param {string} hash `#token` @returns {OverlayOptions} */
 export function readOptions(search, hash) {
   const given = new URLSearchParams(search);
+  /** @param {string} name @param {readonly string[]} known */
   const oneOf = (name, known) => {
     const value = given.get(name) ?? "";
     return known.includes(value) ? value : known[0];

@@ -98,6 +98,7 @@ export class OverlayView {
 /** @param {number} heardAt 0: never */
 const isTrusted = (heardAt) => heardAt > 0 && now() - heardAt < TRUSTED_FOR;
 
+/** @param {HTMLElement} root @param {string} kind */
 function line(root, kind) {
   const element = document.createElement("p");
   element.className = kind;
@@ -106,13 +107,14 @@ function line(root, kind) {
   return element;
 }
 
+/** @param {HTMLElement} element @param {string} name */
 function part(element, name) {
   const child = document.createElement(name);
   element.append(child, " ");
   return child;
 }
 
-/** Sets a text and shows its line; null hides it. */
+/** Sets a text and shows its line; null hides it. @param {HTMLElement} element @param {string | null} words */
 function set(element, words) {
   if (element.textContent !== (words ?? "")) element.textContent = words ?? "";
   if (element.tagName === "P") element.hidden = words === null;

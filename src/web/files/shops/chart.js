@@ -11,7 +11,9 @@ export function priceChart(points, item) {
   const prices = points.map(({ each }) => each);
   const [low, high] = [Math.min(...prices), Math.max(...prices)];
   const [from, to] = [points[0].at, points[points.length - 1].at];
+  /** @param {number} at */
   const x = (at) => LEFT + ((at - from) / Math.max(1, to - from)) * (WIDTH - LEFT - 8);
+  /** @param {number} each */
   const y = (each) =>
     high === low ? HEIGHT / 2 : HEIGHT - BOTTOM - ((each - low) / (high - low)) * (HEIGHT - BOTTOM - TOP);
   const path = points
@@ -36,7 +38,7 @@ export function priceChart(points, item) {
   return svg;
 }
 
-/** A price with at most three digits behind the point. */
+/** A price with at most three digits behind the point. @param {number} price */
 export function short(price) {
   return price >= 100 ? String(Math.round(price)) : String(Number(price.toPrecision(3)));
 }

@@ -3,6 +3,11 @@
 import { SHAPES } from "../icons/shapes.js";
 import { COMMON } from "../words/common.js";
 
+/**
+ * What an element is filled with: elements, texts, lists; null, undefined and false are none.
+ * @typedef {Node | string | number | boolean | null | undefined | Content[]} Content
+ */
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
@@ -10,7 +15,7 @@ const SVG = "http://www.w3.org/2000/svg";
  * without a value, `false` and null are none. Children: elements, texts, lists; null is none.
  * @param {string} name
  * @param {Record<string, any>} [properties]
- * @param {...any} children
+ * @param {...Content} children
  * @returns {any}
  */
 export function h(name, properties = {}, ...children) {
@@ -20,37 +25,39 @@ export function h(name, properties = {}, ...children) {
   return element;
 }
 
+/** @param {HTMLElement} element @param {string} key @param {any} value a text, or a handler */
 function set(element, key, value) {
   if (value === null || value === undefined || value === false) return;
   if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
   else if (key === "class") element.className = value;
-  else if (key === "value") element.value = value;
+  else if (key === "value" && "value" in element) element.value = value;
   else element.setAttribute(key, value === true ? "" : value);
 }
 
+/** @param {Element} element @param {Content[]} children */
 function append(element, children) {
   for (const child of children.flat(3)) {
-    if (child !== null && child !== undefined && child !== false) element.append(child);
+    if (child !== null && child !== undefined && child !== false) element.append(/** @type {Node | string} */ (child));
   }
 }
 
-/** Replaces the content of an element. */
+/** Replaces the content of an element. @param {Element} element @param {...Content} children */
 export function fill(element, ...children) {
   element.replaceChildren();
   append(element, children);
   return element;
 }
 
-/** Sets a text, if it is another one: what does not change is not drawn again. */
+/** Sets a text, if it is another one: what does not change is not drawn again. @param {Element} element @param {unknown} value */
 export function text(element, value) {
   const wanted = String(value ?? "");
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
-/** Sets an attribute, if it is another one; null takes it away. */
+/** Sets an attribute, if it is another one; null takes it away. @param {Element} element @param {string} name @param {string | number | boolean | null} value */
 export function attribute(element, name, value) {
   if (value === null) element.removeAttribute(name);
-  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
+  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
 /** An icon; decoration only, its meaning is in the text beside it. @param {string} name of a shape */
@@ -68,12 +75,12 @@ export function drawing(path) {
   return svg;
 }
 
-/** Text of the game, which may write in any direction. */
+/** Text of the game, which may write in any direction. @param {unknown} value */
 export function bdi(value) {
   return h("bdi", {}, clean(value));
 }
 
-/** Text of the game without characters that are invisible or turn the direction, and not longer than 200. */
+/** Text of the game without characters that are invisible or turn the direction, and not longer than 200. @param {unknown} value */
 export function clean(value) {
   return String(value ?? "")
     .replace(/[\u0000-\u001f\u007f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, "")
@@ -116,11 +123,11 @@ export function keyed(parent, entries, keyOf, make) {
 /** The words of a fault, and when to try again. @param {{ message: string, retryAfter?: number }} problem */
 export const wordsOf = ({ message, retryAfter }) => message + (retryAfter ? ` ${COMMON.retryIn(retryAfter)}` : "");
 
-/** The handler of a press: if what it does fails, that is said beside the button, which can be pressed again. */
+/** The handler of a press: if what it does fails, that is said beside the button, which can be pressed again. @param {() => any} does */
 function pressed(does) {
   /** @type {HTMLElement | null} */
   let fault = null;
-  return async ({ currentTarget }) => {
+  return async (/** @type {{ currentTarget: any }} */ { currentTarget }) => {
     fault?.remove();
     try {
       await does();
@@ -149,7 +156,7 @@ export function button(label, onclick, properties = {}) {
   );
 }
 
-/** A button that shows an icon only; its name is for screen readers and as a hint. */
+/** A button that shows an icon only; its name is for screen readers and as a hint. @param {string} label @param {string} name @param {() => any} onclick */
 export function iconButton(label, name, onclick, others = {}) {
   return h(
     "button",
@@ -158,7 +165,7 @@ export function iconButton(label, name, onclick, others = {}) {
   );
 }
 
-/** One sentence of what would be here, one of how it comes, and perhaps a button. */
+/** One sentence of what would be here, one of how it comes, and perhaps a button. @param {string} first @param {string | null | false} [second] @param {Element} [action] */
 export function empty(first, second, action) {
   return h("div", { class: "empty" }, h("p", {}, first), second && h("p", { class: "quiet" }, second), action);
 }

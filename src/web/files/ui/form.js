@@ -12,6 +12,7 @@ export function field(label, control, path = "") {
   const fault = h("span", { class: "fault", hidden: true });
   const element = h("label", { class: "field" }, h("span", {}, label), control, fault);
   element.path = path;
+  /** @param {string} words */
   element.show = (words) => {
     fault.hidden = !words;
     if (words) fill(fault, icon("warning"), words);
@@ -21,14 +22,16 @@ export function field(label, control, path = "") {
   return element;
 }
 
-/** A choice among these values, and the one of now if it is another one. @param {(value: any) => string} words */
+/** A choice among these values, and the one of now if it is another one. @param {(value: any) => string} words @param {readonly any[]} values @param {any} chosen */
 export function select(values, chosen, words) {
   const all = values.includes(chosen) ? values : [chosen, ...values];
-  const options = all.map((value) => h("option", { value: String(value), selected: value === chosen }, words(value)));
+  const options = all.map((/** @type {any} */ value) =>
+    h("option", { value: String(value), selected: value === chosen }, words(value)),
+  );
   return h("select", {}, options);
 }
 
-/** A box to check, with its words. */
+/** A box to check, with its words. @param {string} words @param {boolean | null | undefined} checked */
 export function checkbox(words, checked, value = "") {
   return h("label", { class: "check" }, h("input", { type: "checkbox", checked, value }), words);
 }
@@ -59,6 +62,7 @@ export function form({ fields, within = [], submit, send, done = () => {}, kind 
   const known = [...fields, ...within].filter((one) => one.path);
   let key = newKey();
 
+  /** @param {Event} event */
   async function submitted(event) {
     event.preventDefault();
     if (press.disabled) return;
@@ -78,6 +82,7 @@ export function form({ fields, within = [], submit, send, done = () => {}, kind 
     if (document.activeElement === document.body) press.focus();
   }
 
+  /** @param {import("../api.js").Problem} problem */
   function show(problem) {
     const faults = problem instanceof Problem ? problem.errors : [];
     const shown = faults.filter(({ path, message }) => {
@@ -94,7 +99,7 @@ export function form({ fields, within = [], submit, send, done = () => {}, kind 
   return element;
 }
 
-/** A button that asks once more before it does something that cannot be taken back. */
+/** A button that asks once more before it does something that cannot be taken back. @param {string} label @param {string} question @param {() => Promise<any>} does */
 export function sureButton(label, question, does) {
   const element = button(label, press, { kind: "danger" });
   let isAsked = false;
@@ -122,12 +127,12 @@ export function sureButton(label, question, does) {
   return element;
 }
 
-/** A text with a button that copies it. */
+/** A text with a button that copies it. @param {string} value @param {string} label */
 export function copyable(value, label) {
   return h("div", {}, h("pre", {}, value), h("div", { class: "actions" }, copyButton(value, label)));
 }
 
-/** A button that copies a text, where the browser lets it: not on pages of http. */
+/** A button that copies a text, where the browser lets it: not on pages of http. @param {string} value @param {string} label */
 export function copyButton(value, label) {
   const copy = async () => {
     try {

@@ -39,14 +39,16 @@ for (let power = 0, value = 1; power < 255; power++) {
   LOGARITHMS[value] = power;
   value = (value << 1) ^ (value & 0x80 ? 0x11d : 0);
 }
+/** @param {number} one @param {number} other */
 const times = (one, other) => (one && other ? POWERS[LOGARITHMS[one] + LOGARITHMS[other]] : 0);
 
-/** Codewords of a version that carry data. */
+/** Codewords of a version that carry data. @param {number} version */
 function dataWords(version) {
   const [all, blocks, correcting] = VERSIONS[version - 1];
   return all - blocks * correcting;
 }
 
+/** @param {number} version */
 const lengthBits = (version) => (version < 10 ? 8 : 16);
 
 /**
@@ -55,6 +57,7 @@ const lengthBits = (version) => (version < 10 ? 8 : 16);
  */
 export function qrOf(text) {
   const bytes = new TextEncoder().encode(text);
+  /** @param {unknown} _ @param {number} at */
   const fits = (_, at) => 4 + lengthBits(at + 1) + 8 * bytes.length <= 8 * dataWords(at + 1);
   const version = VERSIONS.findIndex(fits) + 1;
   if (version === 0) return null;
@@ -64,7 +67,7 @@ export function qrOf(text) {
   return codes.reduce((best, code) => (penaltyOf(code) < penaltyOf(best) ? code : best));
 }
 
-/** The codewords of the data, filled up. */
+/** The codewords of the data, filled up. @param {Uint8Array} bytes @param {number} version */
 function dataOf(bytes, version) {
   const room = dataWords(version);
   let bits = `0100${bytes.length.toString(2).padStart(lengthBits(version), "0")}`;
@@ -75,7 +78,7 @@ function dataOf(bytes, version) {
   return words;
 }
 
-/** Data and correction of all blocks, the first word of each first. */
+/** Data and correction of all blocks, the first word of each first. @param {number[]} data @param {number} version */
 function interleaved(data, version) {
   const [, count, correcting] = VERSIONS[version - 1];
   const short = Math.floor(data.length / count);
@@ -86,11 +89,12 @@ function interleaved(data, version) {
     at += length;
   }
   const corrections = blocks.map((block) => correctionOf(block, correcting));
+  /** @param {number[][]} lists @param {number} length */
   const inTurn = (lists, length) => Array.from({ length }, (_, at) => lists.map((list) => list[at])).flat();
   return [...inTurn(blocks, short + 1), ...inTurn(corrections, correcting)].filter((word) => word !== undefined);
 }
 
-/** The codewords after Reed and Solomon that correct a block. */
+/** The codewords after Reed and Solomon that correct a block. @param {number[]} block @param {number} length */
 function correctionOf(block, length) {
   let generator = [1];
   for (let power = 0; power < length; power++) {
@@ -107,17 +111,18 @@ function correctionOf(block, length) {
   return rest;
 }
 
-/** Places of the middles of the small squares, on both axes. */
+/** Places of the middles of the small squares, on both axes. @param {number} version */
 function alignments(version) {
   const last = SMALLEST + 4 * version - 7;
   return version === 1 ? [] : version < 7 ? [6, last] : [6, (6 + last) / 2, last];
 }
 
-/** Modules that are the same in all codes of a version; null is a place for data. @returns {(boolean | null)[][]} */
+/** Modules that are the same in all codes of a version; null is a place for data. @param {number} version @returns {(boolean | null)[][]} */
 function fixedModules(version) {
   const size = SMALLEST + 4 * version;
   /** @type {(boolean | null)[][]} */
   const rows = Array.from({ length: size }, () => new Array(size).fill(null));
+  /** @param {number} x @param {number} y @param {number} radius @param {(distance: number) => boolean} isLight */
   const square = (x, y, radius, isLight) => {
     for (let row = Math.max(0, y - radius); row <= Math.min(size - 1, y + radius); row++) {
       for (let column = Math.max(0, x - radius); column <= Math.min(size - 1, x + radius); column++) {
@@ -143,14 +148,14 @@ function fixedModules(version) {
   return rows;
 }
 
-/** Remainder of a number with zeros behind it. */
+/** Remainder of a number with zeros behind it. @param {number} value @param {number} bits @param {number} divisor */
 function remainder(value, bits, divisor) {
   let rest = value;
   for (let bit = 0; bit < bits; bit++) rest = (rest << 1) ^ (rest >> (bits - 1) ? divisor : 0);
   return (value << bits) | rest;
 }
 
-/** Level (M is 0) and mask, at two places. */
+/** Level (M is 0) and mask, at two places. @param {(boolean | null)[][]} rows @param {number} mask */
 function formatOf(rows, mask) {
   const size = rows.length;
   const word = remainder(mask, 10, 0x537) ^ 0x5412;
@@ -165,6 +170,7 @@ function formatOf(rows, mask) {
   rows[size - 8][8] = true;
 }
 
+/** @param {(boolean | null)[][]} rows @param {number} version */
 function versionOf(rows, version) {
   const word = remainder(version, 12, 0x1f25);
   for (let bit = 0; bit < 18; bit++) {
@@ -173,7 +179,7 @@ function versionOf(rows, version) {
   }
 }
 
-/** A code: the words go up and down in columns of two modules, from the right, and a mask turns them. */
+/** A code: the words go up and down in columns of two modules, from the right, and a mask turns them. @param {(boolean | null)[][]} fixed @param {number[]} words @param {number} mask */
 function masked(fixed, words, mask) {
   const size = fixed.length;
   const rows = fixed.map((row) => [...row]);
@@ -194,10 +200,12 @@ function masked(fixed, words, mask) {
   return /** @type {boolean[][]} */ (rows);
 }
 
-/** The harder a code is to read, the more: long runs, squares, what looks like a corner, too dark or too light. */
+/** The harder a code is to read, the more: long runs, squares, what looks like a corner, too dark or too light. @param {boolean[][]} rows */
 function penaltyOf(rows) {
   const size = rows.length;
-  const lines = [...rows, ...rows.map((_, x) => rows.map((row) => row[x]))].map((line) => line.map(Number).join(""));
+  const lines = [...rows, ...rows.map((_, /** @type {number} */ x) => rows.map((row) => row[x]))].map((line) =>
+    line.map(Number).join(""),
+  );
   let penalty = 0;
   for (const line of lines) {
     for (const [run] of line.matchAll(/0{5,}|1{5,}/g)) penalty += run.length - 2;

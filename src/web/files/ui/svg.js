@@ -9,7 +9,7 @@ export function node(name, attributes) {
   return element;
 }
 
-/** A text; `anchor` is the end of it that is at `x`: `start`, `middle` or `end`. */
+/** A text; `anchor` is the end of it that is at `x`: `start`, `middle` or `end`. @param {number} x @param {number} y @param {string} words @param {string} anchor */
 export function label(x, y, words, anchor) {
   const element = node("text", { x, y, "text-anchor": anchor });
   element.textContent = words;

@@ -33,7 +33,7 @@ export function duration(milliseconds) {
   return two(COMMON.days(days), days < 10 && hours % 24, COMMON.hours);
 }
 
-/** A unit, and what is left of it in the next smaller one. */
+/** A unit, and what is left of it in the next smaller one. @param {string} first @param {number | false} rest @param {(count: number) => string} unit */
 const two = (first, rest, unit) => (rest ? `${first} ${unit(rest)}` : first);
 
 /** The age of a time, as `12 s ago`; `now` below two seconds. @param {string | number | null} time */

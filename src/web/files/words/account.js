@@ -8,6 +8,7 @@ export const ACCOUNT = {
   noHelper: "No helper program is paired.",
   noHelperWhy: "The set-up above gives you a code for one.",
   byLink: "Link",
+  /** @param {string} path @param {boolean} up @param {string | null | undefined} since @param {string | null | undefined} advice */
   path: (path, up, since, advice) =>
     `${path === "link" ? "live link" : "pushes"}: ${up ? "up" : "down"}${since ? ` since ${since}` : ""}${advice ? `. ${advice}` : ""}`,
   guests: "Guests of this server",
@@ -17,9 +18,12 @@ export const ACCOUNT = {
   data: "My data",
   server: "This server",
   signOut: "Sign out",
+  /** @param {string} name */
   signedInAs: (name) => `Signed in as ${name}`,
   current: "this browser",
+  /** @param {string} when */
   since: (when) => `since ${when}`,
+  /** @param {string} when */
   seen: (when) => `last used ${when}`,
   never: "never used",
   end: "End",
@@ -35,8 +39,11 @@ export const ACCOUNT = {
     UNPAID: "unpaid",
     PAUSED: "paused",
   },
+  /** @param {string} when */
   until: (when) => `until ${when}`,
+  /** @param {string} when */
   renews: (when) => `renews ${when}`,
+  /** @param {number} guests @param {number} shops */
   unlocks: (guests, shops) => `${guests} ${guests === 1 ? "guest" : "guests"} a server, ${shops} watched shops`,
   free: "Nothing is held back without a plan on this service.",
   month: "a month",
@@ -61,12 +68,14 @@ export const ACCOUNT = {
   noInvites: "There is no invitation for you.",
   accept: "Accept",
   leave: "Leave",
+  /** @param {string} owner */
   from: (owner) => `from ${owner}`,
   track: "Track",
   playerName: "Name of the player",
   tag: "Tag",
   online: "online",
   offline: "offline",
+  /** @param {string} when */
   lastSeen: (when) => `last seen ${when}`,
   notSeen: "not seen yet",
   noTracking: "You see when a player comes to this server, and leaves it.",
@@ -76,6 +85,7 @@ export const ACCOUNT = {
   eraseWhy: "Everything of yours is deleted at once: servers, devices, history. Type your SteamID64 to confirm.",
   drill: "Start a drill",
   unpair: "Unpair this server",
+  /** @param {string} when */
   pairedAt: (when) => `paired ${when}`,
   wiki: "How it works",
   docs: "API",
@@ -83,10 +93,14 @@ export const ACCOUNT = {
 
 /** Sessions of tracked players. */
 export const SESSIONS = {
+  /** @param {string} player */
   show: (player) => `When ${player} was here`,
   loading: "Loading…",
+  /** @param {number} days */
   none: (days) => `Not seen here in the last ${days} days.`,
+  /** @param {string} total @param {number} days */
   total: (total, days) => `${total} in the last ${days} days, by the clock of this device.`,
+  /** @param {string} player @param {string} total @param {number} days */
   chartOf: (player, total, days) => `When ${player} was on this server in the last ${days} days: ${total} in all`,
 };
 
@@ -94,6 +108,7 @@ export const OVERLAY = {
   title: "Overlay for streams",
   why: "A page for the browser source of your streaming program. It shows live what you choose, and needs no sign-in.",
   show: "Show",
+  /** @type {Record<string, string>} */
   parts: { raid: "raids", events: "events", team: "team" },
   position: "Corner",
   positions: { tl: "top left", tr: "top right", bl: "bottom left", br: "bottom right" },

@@ -1,6 +1,7 @@
 // Texts of the rules by which an alarm wakes a user, and of the messages about the last one.
 
 export const RULES = {
+  /** @param {string} server */
   title: (server) => `What wakes me on ${server}`,
   enabled: "Send it to me by the channels above",
   kinds: "What is sent",
@@ -24,13 +25,17 @@ export const RULES = {
     gap: "Lost and regained connections",
   },
   order: "Order",
+  /** @type {Record<string, string>} */
   orders: { usual: "browsers, then one a minute", own: "at times that I choose" },
+  /** @param {number} seconds */
   after: (seconds) => (seconds === 0 ? "at once" : `after ${time(seconds)}`),
   unused: "not used",
+  /** @param {string} names */
   notUsed: (names) => `No alarm of this server comes by: ${names}.`,
   noneUsed: "Choose a time for at least one channel, or send nothing.",
   repeat: "Repeat, if I do not acknowledge it,",
   rounds: "Send it at most",
+  /** @param {number} count */
   times: (count) => (count === 1 ? "once" : `${count} times`),
   quiet: "Quiet hours",
   from: "From",
@@ -43,11 +48,13 @@ export const RULES = {
 };
 
 export const DELIVERIES = {
+  /** @param {string} server */
   title: (server) => `The last alarm on ${server}`,
   loading: "Loading…",
   none: "No alarm has come yet. A drill shows how one reaches you.",
   noneOfGuest: "No alarm has come yet.",
   drill: "Start a drill",
+  /** @param {string} when */
   acknowledged: (when) => `You acknowledged it ${when}.`,
   open: "You have not acknowledged it.",
   noMessagesYet: "No message was sent to you yet. Your rules may send the first one later, or none.",
@@ -61,6 +68,7 @@ export const DELIVERIES = {
     cancelled: "was not needed any longer",
     suppressed: "your quiet hours held it back",
   },
+  /** @param {number} milliseconds */
   after: (milliseconds) => (milliseconds < 950 ? "at once" : `after ${time(Math.round(milliseconds / 1000))}`),
   reason: {
     unavailable: "the other side does not answer",
@@ -74,7 +82,9 @@ export const DELIVERIES = {
     no_team: "there was no team",
     not_taken: "the game server took no line in time",
   },
+  /** @param {string} when */
   next: (when) => `next attempt in ${when}`,
+  /** @param {number} number */
   round: (number) => (number === 1 ? "sent again" : `sent again ${number} times`),
 };
 

@@ -5,6 +5,7 @@ export const CHANNELS = {
   none: "Nothing wakes you while no dashboard is open.",
   noneHow: "Add a service on your phone. Alarms come again until you acknowledge them.",
   kind: "Service",
+  /** @type {Record<string, string>} */
   kinds: {
     ntfy: "ntfy",
     pushover: "Pushover",
@@ -14,6 +15,7 @@ export const CHANNELS = {
     webhook: "Webhook (signed JSON)",
     webPush: "Browser",
   },
+  /** @type {Record<string, string>} */
   how: {
     ntfy: "Install ntfy on your phone and subscribe to a topic that is hard to guess. Let it override Do Not Disturb.",
     pushover: "Make an application at pushover.net; an emergency there repeats until you open it.",
@@ -27,6 +29,7 @@ export const CHANNELS = {
   quietUrl: "Another URL for all that is no raid",
   topic: "Topic",
   token: "Token",
+  /** @type {Record<string, string>} */
   recipient: { pushover: "User key", telegram: "Chat id" },
   add: "Add",
   test: "Test",
@@ -39,6 +42,7 @@ export const CHANNELS = {
     disabled: "nothing got through for a day: test it",
     gone: "ended at the other side",
   },
+  /** @param {string} when */
   lastAt: (when) => `last message ${when}`,
   never: "not tested yet",
   secretOnce: "The secret of its signatures. Copy it now: it is shown only once.",
@@ -48,6 +52,7 @@ export const CHANNELS = {
 /** The form of another service, in which a webhook may write. */
 export const TEMPLATE = {
   type: "Form of its messages",
+  /** @type {Record<string, string>} */
   types: {
     "": "ours: signed JSON",
     "application/json": "another service's JSON",

@@ -12,11 +12,13 @@ export const CHAT_SETTINGS = {
     upkeep: "A tool cupboard runs low, or is decaying",
     device: "A switch was turned outside of the chat",
   },
+  /** @param {string} time */
   muted: (time) => `Nothing but alarms is said until ${time}.`,
   unmute: "Say everything again",
   questions: "Who may ask, set timers and take notes",
   devices: "Who may switch devices",
   leader: "Who may ask for another leader",
+  /** @type {Record<string, string>} */
   audience: {
     everyone: "every member of the team",
     users: "members who use this service, and guests",

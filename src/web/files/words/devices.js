@@ -2,6 +2,7 @@
 
 export const DEVICES = {
   title: "Devices",
+  /** @type {Record<string, string>} */
   groups: {
     alarm: "Alarms",
     switch: "Switches",
@@ -17,6 +18,7 @@ export const DEVICES = {
   off: "off",
   ringing: "going off",
   quiet: "quiet",
+  /** @param {string} age */
   lastAt: (age) => `last went off ${age}`,
   reachable: {
     ok: "",
@@ -25,13 +27,16 @@ export const DEVICES = {
     no_privilege: "you have no privilege for it",
     no_response: "it does not answer",
   },
+  /** @param {boolean} value @param {string | null} left */
   turnsBack: (value, left) => `${value ? "on" : "off"} again ${left ? `in ${left}` : "now"}`,
   stayOn: "Leave it on",
   stayOff: "Leave it off",
   guest: "Only the owner can switch it.",
   offline: "Not possible without a connection.",
+  /** @param {string} left */
   upkeep: (left) => `upkeep ${left}`,
   noUpkeep: "decaying: no upkeep left",
+  /** @param {number} used @param {number} capacity */
   used: (used, capacity) => `${used} of ${capacity} slots`,
   noPower: "no power, or not attached to a container",
   emptyBox: "It is empty.",
@@ -53,6 +58,7 @@ export const DEVICES = {
   remove: "Remove",
   sure: "Sure?",
   setPlace: "Set its place on the map",
+  /** @param {string} name */
   frameOf: (name) => `Picture of ${name}`,
 };
 
@@ -64,7 +70,9 @@ export const GROUPS = {
   members: "Switches of the group",
   edit: "Name, word and switches",
   remove: "Remove the group",
+  /** @param {number} on @param {number} all @param {string | null | undefined} word */
   facts: (on, all, word) => [`${on} of ${all} on`, word && `!${word}`].filter(Boolean).join(" · "),
+  /** @type {Record<string, string>} */
   errors: {
     not_found: "there is no such device",
     owner_only: "only the owner can switch it",

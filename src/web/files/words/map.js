@@ -8,6 +8,7 @@ export const MAP = {
   noneWhy: "There is nothing now, or the game server has not answered yet.",
   noMatch: "Nothing there has this name.",
   shop: "Shop",
+  /** @type {Record<string, string>} */
   kinds: {
     cargoShip: "Cargo ship",
     patrolHelicopter: "Patrol helicopter",
@@ -17,6 +18,7 @@ export const MAP = {
     explosion: "Explosion",
     other: "Unknown",
   },
+  /** @type {Record<string, string>} */
   categories: {
     raid: "Raid",
     friendly: "Friendly",
@@ -28,6 +30,7 @@ export const MAP = {
     sam: "SAM site",
     death: "Death",
   },
+  /** @type {Record<string, string>} */
   layers: {
     monuments: "Monuments",
     grid: "Grid",
@@ -43,12 +46,14 @@ export const MAP = {
   zoomOut: "Zoom out",
   whole: "Show the whole map",
   measure: "Measure a distance",
+  /** @type {Record<string, string>} */
   modes: {
     measure: "Choose the first place.",
     note: "Choose the place of the note.",
     place: "Choose where it stands.",
   },
   measureSecond: "Choose the second place.",
+  /** @param {number} metres @param {string} seconds */
   distance: (metres, seconds) => `${Math.round(metres)} m, about ${seconds} on foot`,
   note: "Add a note",
   noteLabel: "Label",
@@ -56,14 +61,17 @@ export const MAP = {
   noteSave: "Add note",
   follow: "Follow",
   unfollow: "Stop following",
+  /** @param {string} name */
   following: (name) => `Following ${name}`,
   remove: "Delete",
   cancel: "Cancel",
   close: "Close",
+  /** @param {string} age */
   offline: (age) => `Offline. This is ${age} old.`,
   noOrders: "It sells nothing right now.",
   out: "sold out",
   dead: "dead",
   asleep: "offline, asleep",
+  /** @param {number} quantity @param {string | number} item @param {number} cost @param {string | number} currency */
   order: (quantity, item, cost, currency) => `${quantity} ${item} for ${cost} ${currency}`,
 };

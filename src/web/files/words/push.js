@@ -19,6 +19,7 @@ export const PUSH = {
   denied:
     "Notifications of this page are blocked. Press the sign beside the address of this page, or open the site settings of the browser, allow notifications, and load this page again.",
   noWorker: "The part of this page that shows alarms does not start. Load the page again, or use another browser.",
+  /** @param {string} why */
   noService: (why) =>
     `The push service of this browser does not answer: ${why}. Some browsers have none, or have it switched off. Another browser, or ntfy below, works.`,
   obstacles: {

@@ -14,8 +14,10 @@ export const REGISTRATION = {
   paste: "Come back here, and paste it.",
   address: "Address at which the tab ended",
   goOn: "Go on",
+  /** @param {string | null} left */
   closes: (left) => (left ? `This way is open for ${left}.` : ""),
   again: "Begin again",
+  /** @type {Record<string, string>} */
   steps: {
     sign_in: "Sign-in with the game",
     google_check_in: "A device of yours at Google",
@@ -32,13 +34,16 @@ export const REGISTRATION = {
 export const CREDENTIAL = {
   title: "The game's pushes",
   states: { missing: "Nothing is registered yet.", unproven: "Stored; it has not logged in yet.", proven: "It works." },
+  /** @type {Record<string, string>} */
   warnings: {
     expires_soon: "Your registration with the game ends within 3 days. Renew it now, or let the service do it.",
     expires_within_a_day: "Your registration with the game ends within a day. Renew it now.",
     expired: "Your registration with the game has ended. Sign in with the game again.",
   },
   operator: "The operator is repairing this; there is nothing for you to do.",
+  /** @param {string} day */
   until: (day) => `It is registered until ${day}.`,
+  /** @param {string} day */
   renews: (day) => `The service renews it before ${day}.`,
   begin: "Sign in with the game",
   again: "Sign in with the game again",

@@ -3,8 +3,11 @@
 export const SET_UP = {
   title: "Set-up",
   done: "Everything is set up: you would be woken.",
+  /** @param {number} count */
   left: (count) => (count === 1 ? "One step is left." : `${count} steps are left.`),
+  /** @param {number} count */
   showDone: (count) => `${count} done`,
+  /** @type {Record<string, string[]>} */
   steps: {
     signedIn: ["Signed in", ""],
     device: [
@@ -30,10 +33,12 @@ export const SET_UP = {
   game: "Sign in with the game",
   getCode: "Use a helper program",
   newCode: "Get a new code",
+  /** @param {string} left */
   code: (left) => `Type this code into the helper program. It works for ${left}.`,
   copyCode: "Copy the code",
   codePicture: "QR code of this code",
   codeOver: "This code has expired.",
+  /** @param {string | null} label @param {string} network */
   confirm: (label, network) => `${label || "A device"} in the network ${network} has typed your code. Is it yours?`,
   yes: "Yes, pair it",
   turnOn: "Turn on",

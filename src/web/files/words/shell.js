@@ -13,14 +13,20 @@ export const SHELL = {
   tryAgain: "Try again",
   failed: "This part of the page does not work right now.",
   server: "Server",
+  /** @type {Record<string, string>} */
   tabs: { map: "Map", team: "Team", devices: "Devices", feed: "Feed", shops: "Shops", more: "More" },
+  /** @param {number} players @param {number | null} most @param {number | null} queue */
   players: (players, most, queue) => `${players}/${most}${queue ? ` +${queue}` : ""} players`,
+  /** @param {number} hour */
   hour: (hour) =>
     `${String(Math.floor(hour)).padStart(2, "0")}:${String(Math.floor((hour % 1) * 60)).padStart(2, "0")}`,
   sound: { off: "Sound is off", armed: "Sound is on", blocked: "Press to turn the sound on" },
   woken: "You would be woken",
+  /** @param {number} count */
   stepsLeft: (count) => `Set-up: ${count} left`,
+  /** @param {number} seconds */
   retry: (seconds) => (seconds > 0 ? `Reconnecting in ${seconds} s.` : "Reconnecting now."),
+  /** @param {string | null} left */
   nextTry: (left) => `Next try in ${left}.`,
   now: "Now",
   newVersion: "There is a new version of this page.",
@@ -30,9 +36,11 @@ export const SHELL = {
   parts: "Parts of the dashboard",
   panel: "Details",
   notices: "Raids and notices",
+  /** @param {string} age */
   stale: (age) => `stale: this is ${age} old`,
   staleUnknown: "stale: there was no answer yet",
   connection: "Connection",
+  /** @param {string} age */
   wiped: (age) => `wiped ${age}`,
   copied: "Copied",
   notCopied: "The browser does not let this page copy. Select the text instead.",
@@ -49,10 +57,11 @@ export const STATES = {
   gone: "offline",
   unknown: "reconnecting",
   stale: "stale",
+  /** @param {string} word @param {string | null} left */
   again: (word, left) => `${word}, again in ${left}`,
 };
 
-/** The state of the link to the game server. */
+/** The state of the link to the game server. @type {Record<string, string>} */
 export const LINKS = {
   connecting: "The service is connecting to the game server.",
   connected: "",

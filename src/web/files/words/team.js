@@ -4,8 +4,11 @@ export const TEAM = {
   title: "Team",
   leader: "leader",
   you: "you",
+  /** @param {number} online @param {number} all */
   count: (online, all) => `${online} of ${all} online`,
+  /** @param {string} name */
   follow: (name) => `Follow ${name} on the map`,
+  /** @param {{ online: boolean, alive: boolean, grid: string }} member @param {string | null} since */
   state: ({ online, alive, grid }, since) => {
     if (!alive) return `dead${since ? ` since ${since.replace(" ago", "")}` : ""}${grid ? ` · ${grid}` : ""}`;
     return `${online ? "online" : "offline, asleep"}${grid ? ` · ${grid}` : ""}`;
@@ -16,7 +19,9 @@ export const TEAM = {
 
 export const TIMERS = {
   title: "Timers",
+  /** @param {number} number */
   nameless: (number) => `Timer ${number}`,
+  /** @param {number} number @param {string} when */
   facts: (number, when) => `!timer off ${number} · ends ${when}`,
   over: "over",
 };
