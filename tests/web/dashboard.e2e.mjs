@@ -78,6 +78,24 @@ test("every tab works, by mouse and by keys", async () => {
   await close();
 });
 
+test("a tab is opened where it was left", async () => {
+  const { page, faults, close } = await openPage(browser, demo);
+  const panel = page.locator("#panel");
+  const open = (name) => page.getByRole("tab", { name }).click();
+  const scrolled = () => panel.evaluate((element) => element.scrollTop);
+  await open("More");
+  await page.getByText("My data").waitFor();
+  await panel.evaluate((element) => (element.scrollTop = 200));
+  await open("Devices");
+  await page.getByRole("switch").first().waitFor();
+  assert.equal(await scrolled(), 0, "another tab begins at its top");
+  await open("More");
+  await page.getByText("My data").waitFor();
+  assert.equal(await scrolled(), 200);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("the map is beside a list of what is on it", async () => {
   const { page, faults, close } = await openPage(browser, demo);
   await page.getByRole("application", { name: "Map" }).waitFor();

@@ -32,6 +32,9 @@ function look() {
     `<${element.tagName.toLowerCase()} ${element.className?.baseVal ?? element.className}> ${(element.getAttribute("aria-label") ?? element.textContent ?? "").trim().slice(0, 40)}`;
   if (document.scrollingElement.scrollWidth > innerWidth)
     flaws.push(`the page is ${document.scrollingElement.scrollWidth} wide`);
+  const page = document.scrollingElement;
+  if (document.querySelector(".shell") && page.scrollHeight > page.clientHeight)
+    flaws.push(`the page is ${page.scrollHeight} high, and a focus may scroll it`);
   for (const element of document.body.querySelectorAll("*")) {
     if (
       !element.checkVisibility({ visibilityProperty: true, opacityProperty: true }) ||

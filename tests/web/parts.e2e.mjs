@@ -214,7 +214,7 @@ test("watched prices are loaded again at news of a shop, and a form that is open
   await live(page);
   await page.getByRole("tab", { name: "Shops" }).click();
   await page.getByText("news when it changes from 5").waitFor();
-  await page.getByText(/^Watches and marks are as of (now|.* ago)\.$/).waitFor();
+  await page.getByText(/^Watches and suspicious offers were checked (now|.* ago)\.$/).waitFor();
   await page.getByRole("button", { name: /^Change the watch of/ }).click();
   await page.getByLabel(/^Expected price/).fill("39");
   await demo.call("PATCH", `${watches}/${id}`, { expectedPrice: 41 });

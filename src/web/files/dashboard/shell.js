@@ -72,6 +72,9 @@ export function drawShell(root) {
   let opened = "";
   /** @type {Map<string, Promise<any>>} */
   const made = new Map();
+  let drawn = "";
+  /** How far each tab was scrolled when it was left, pixels. @type {Map<string, number>} */
+  const scrolled = new Map();
 
   /** @param {string} name */
   function tab(name) {
@@ -97,6 +100,7 @@ export function drawShell(root) {
 
   /** Opens a panel; an empty name closes it. On a phone, the map is the panel that is none. @param {string} name */
   async function open(name) {
+    if (!panel.hidden) scrolled.set(drawn, body.scrollTop);
     opened = name === "" && narrow.matches ? "map" : name;
     const isClosed = opened === "" || (opened === "map" && narrow.matches) || (opened === "feed" && wide.matches);
     for (const element of tabs) {
@@ -115,6 +119,8 @@ export function drawShell(root) {
     const content = await made.get(wanted);
     if (wanted !== opened) return;
     fill(body, content, wanted === "team" && !wide.matches && chat, wanted === "feed" && !wide.matches && feed);
+    drawn = wanted;
+    body.scrollTop = scrolled.get(wanted) ?? 0;
   }
 
   /** Shows that one part does not work; the others go on. @param {string} name */

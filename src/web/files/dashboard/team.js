@@ -56,7 +56,7 @@ function row({ id }) {
     "li",
     { class: "row" },
     picture,
-    h("div", { class: "main" }, h("div", {}, name, " ", self, " ", leader), h("div", { class: "quiet" }, where)),
+    h("div", { class: "main" }, h("div", {}, name, self, leader), h("div", { class: "quiet" }, where)),
     follow,
   );
   /** @param {{ member: Relay["Member"], isLeader: boolean }} given */

@@ -208,7 +208,7 @@ export class Painter {
     context.restore();
   }
 
-  /** Names below their markers; one that would lie on another is left out. */
+  /** Names below their markers; one that would lie on another, or on the marker of another, is left out. */
   #names() {
     const { context } = this;
     context.font = `600 ${11 * this.unit}px system-ui, 'DejaVu Sans', sans-serif`;
@@ -226,7 +226,10 @@ export class Painter {
       /** @param {typeof drawn[number]} other */
       const lies = (other) =>
         Math.abs(other.left - left) < other.half + half && Math.abs(other.top - top) < 12 * this.unit;
-      if (drawn.some(lies)) continue;
+      /** @param {typeof this.labels[number]} other a name is 17 pixels below the middle of its marker */
+      const covers = ([, x, y]) =>
+        Math.abs(x - left) < half + 10 * this.unit && y - top > 5 * this.unit && y - top < 40 * this.unit;
+      if (drawn.some(lies) || this.labels.some(covers)) continue;
       drawn.push({ left, top, half });
       context.strokeText(name, left, top);
       context.fillText(name, left, top);

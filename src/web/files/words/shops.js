@@ -45,7 +45,7 @@ export const SHOPS = {
   },
   suspicious: "suspicious",
   /** @param {string} age */
-  asOf: (age) => `Watches and marks are as of ${age}.`,
+  asOf: (age) => `Watches and suspicious offers were checked ${age}.`,
   /** @param {string} price */
   each: (price) => `${price} each`,
   blueprint: "blueprint",
