@@ -1,4 +1,4 @@
-//! Tells users by their channels of helper devices that were paired with their account and that they have not seen: one
+//! Notifies users by their channels of helper devices that were paired with their account and that they have not seen: one
 //! who has seen a code may have paired it. Once; a message may be sent twice at the end of the process, with the same
 //! id.
 
@@ -17,28 +17,28 @@ use crate::{
     domain::time::Timestamp,
 };
 
-/// Tells without end, until it is aborted.
+/// Notifies without end, until it is aborted.
 pub async fn run(channels: Arc<Channels>) {
     let kind = WarningKind {
-        list: new_devices::list_to_tell,
+        list: new_devices::list_to_announce,
         id: |device: &HelperDevice| device.id.as_str(),
-        unread: "devices of which users are to be told were not read",
-        unstored: "that a user was told of a device was not stored",
+        unread: "devices of which users are to be notified were not read",
+        unstored: "that a user was notified of a device was not stored",
     };
-    user_messages::warn_when_due(channels, kind, tell).await;
+    user_messages::warn_when_due(channels, kind, announce).await;
 }
 
-/// Tells of this device by all channels of the user that work. What all of them refuse is sent again, until they are
+/// Announces this device by all channels of the user that work. What all of them refuse is sent again, until they are
 /// switched off.
-async fn tell(channels: &Channels, device: &HelperDevice, now: Timestamp) -> Result<(), DbError> {
+async fn announce(channels: &Channels, device: &HelperDevice, now: Timestamp) -> Result<(), DbError> {
     let (id, user) = (device.id.clone(), &device.user_id);
     let notice = channels.device_notice(warning_id(&format!("paired {id}")), device);
     let sent = user_messages::send(channels, user, None, &notice).await?;
     let (tried, taken) = (sent.tried(), sent.taken());
-    log::info!(user:%, device:% = id, channels = tried, taken; "a user was told of a device");
+    log::info!(user:%, device:% = id, channels = tried, taken; "a user was notified of a device");
     let store = move |db: &mut Db| -> Result<(), DbError> {
         sent.store(db, now)?;
-        new_devices::tell_next(db, &id, sent.all_failed(), now)
+        new_devices::announce_next(db, &id, sent.all_failed(), now)
     };
     channels.pool.write(store).await
 }

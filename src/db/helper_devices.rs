@@ -18,8 +18,8 @@ use crate::{
 
 /// The precision of the stored last use.
 const TOUCH_INTERVAL: Duration = Duration::minutes(1);
-/// Time after which the user's channels tell of a new device that is not seen: a dashboard that is open is quicker.
-pub const TOLD_AFTER: Duration = Duration::minutes(1);
+/// Time after which the user's channels announce a new device that is not seen: a dashboard that is open is quicker.
+pub const ANNOUNCED_AFTER: Duration = Duration::minutes(1);
 
 /// A helper device.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
@@ -66,7 +66,7 @@ pub fn insert(
             helper_devices::created_at.eq(now),
             helper_devices::server_id.eq(overlay.as_ref().map(ServerId::as_str)),
             helper_devices::sections.eq(sections.as_ref()),
-            helper_devices::warn_at.eq(now + TOLD_AFTER),
+            helper_devices::warn_at.eq(now + ANNOUNCED_AFTER),
         ))
         .execute(db)?;
     Ok(())

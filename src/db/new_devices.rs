@@ -1,4 +1,4 @@
-//! Helper devices that their users have not seen yet, and are told of.
+//! Helper devices that their users have not seen yet, and are notified of.
 
 use chrono::TimeDelta;
 use diesel::prelude::*;
@@ -16,24 +16,24 @@ use crate::{
 };
 
 /// Pause before a message that no channel took is sent again.
-const TOLD_AGAIN_AFTER: TimeDelta = TimeDelta::hours(1);
+const ANNOUNCED_AGAIN_AFTER: TimeDelta = TimeDelta::hours(1);
 
-/// Devices of which the channels of their users are to tell now, the longest due first, at most `limit`.
-pub fn list_to_tell(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<HelperDevice>, DbError> {
+/// Devices of which the channels of their users are to announce now, the longest due first, at most `limit`.
+pub fn list_to_announce(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<HelperDevice>, DbError> {
     let due = helper_devices::table.filter(helper_devices::warn_at.le(now)).order(helper_devices::warn_at).limit(limit);
     Ok(due.select(HelperDevice::as_select()).load(db)?)
 }
 
-/// Stores that the user was told of the device: nothing more is due, unless all channels failed.
-pub fn tell_next(db: &mut Db, id: &HelperDeviceId, all_failed: bool, now: Timestamp) -> Result<(), DbError> {
-    let next = all_failed.then(|| now + TOLD_AGAIN_AFTER);
+/// Stores that the user was notified of the device: nothing more is due, unless all channels failed.
+pub fn announce_next(db: &mut Db, id: &HelperDeviceId, all_failed: bool, now: Timestamp) -> Result<(), DbError> {
+    let next = all_failed.then(|| now + ANNOUNCED_AGAIN_AFTER);
     // The user may have seen it meanwhile.
     let row = helper_devices::table.find(id.as_str()).filter(helper_devices::seen_at.is_null());
     diesel::update(row).set(helper_devices::warn_at.eq(next)).execute(db)?;
     Ok(())
 }
 
-/// Stores that the user knows of their device, which is told no more; false when they have no such device.
+/// Stores that the user knows of their device, which is announced no more; false when they have no such device.
 pub fn note_seen(db: &mut Db, user: &UserId, id: &HelperDeviceId, now: Timestamp) -> Result<bool, DbError> {
     let row = helper_devices::table.find(id.as_str()).filter(helper_devices::user_id.eq(user.as_str()));
     let seen = (helper_devices::seen_at.eq(now), helper_devices::warn_at.eq(None::<Timestamp>));
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::db::{
         engine::pool::Pool,
-        helper_devices::{TOLD_AFTER, insert, list},
+        helper_devices::{ANNOUNCED_AFTER, insert, list},
         pairing_codes::CodePurpose,
         testing::{self, later, now},
     };
@@ -56,14 +56,14 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_told_once_of_a_device_that_they_have_not_seen() {
+    fn a_user_is_notified_once_of_a_device_that_they_have_not_seen() {
         testing::on_each_database(|pool| {
             testing::user(pool, "user");
             testing::user(pool, "other");
             pair(pool, "seen");
             pair(pool, "new");
             let due = |at| {
-                let devices = pool.read_blocking(|db| list_to_tell(db, at, 9)).unwrap();
+                let devices = pool.read_blocking(|db| list_to_announce(db, at, 9)).unwrap();
                 devices.into_iter().map(|device| device.id.to_string()).collect::<Vec<_>>()
             };
             let see =
@@ -72,14 +72,15 @@ mod tests {
             let known = pool.read_blocking(|db| list(db, &"user".into())).unwrap();
             let seen_at = |id: &str| known.iter().find(|device| device.id.as_str() == id).unwrap().seen_at;
             assert_eq!((seen_at("seen"), seen_at("new")), (Some(later(30)), None));
-            let at = now() + TOLD_AFTER;
+            let at = now() + ANNOUNCED_AFTER;
             assert_eq!((due(at - TimeDelta::seconds(1)), due(at)), (vec![], vec!["new".to_owned()]));
-            let told = |id: &str, failed, at| pool.write_blocking(|db| tell_next(db, &id.into(), failed, at)).unwrap();
-            told("new", true, at);
-            told("seen", true, at);
-            let again = at + TOLD_AGAIN_AFTER;
+            let announce =
+                |id: &str, failed, at| pool.write_blocking(|db| announce_next(db, &id.into(), failed, at)).unwrap();
+            announce("new", true, at);
+            announce("seen", true, at);
+            let again = at + ANNOUNCED_AGAIN_AFTER;
             assert_eq!((due(again - TimeDelta::seconds(1)), due(again)), (vec![], vec!["new".to_owned()]));
-            told("new", false, again);
+            announce("new", false, again);
             assert_eq!(due(again + TimeDelta::days(9)), [""; 0]);
         });
     }

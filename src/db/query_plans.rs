@@ -191,8 +191,8 @@ fn every_query(db: &mut Db) {
     helper_devices::list(db, &user).unwrap();
     helper_devices::count(db, &user).unwrap();
     helper_devices::touch(db, &key.into(), now()).unwrap();
-    new_devices::list_to_tell(db, now(), 9).unwrap();
-    new_devices::tell_next(db, &key.into(), true, now()).unwrap();
+    new_devices::list_to_announce(db, now(), 9).unwrap();
+    new_devices::announce_next(db, &key.into(), true, now()).unwrap();
     new_devices::note_seen(db, &user, &key.into(), now()).unwrap();
     helper_devices::delete(db, &user, &key.into()).unwrap();
     let token = ApiToken {

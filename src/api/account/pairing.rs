@@ -344,7 +344,7 @@ pub async fn list(
     Ok(HttpResponse::Ok().json(HelperDeviceList { devices, requests, next }))
 }
 
-/// Says that the user knows of a helper device: dashboards and channels tell of it no more.
+/// Says that the user knows of a helper device: dashboards and channels announce it no more.
 #[utoipa::path(post, path = "/pairing/device/{id}/seen", tag = "pairing",
     params(("id" = String, Path)), responses(
     (status = 200, body = Done),

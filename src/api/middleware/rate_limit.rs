@@ -21,7 +21,9 @@ use crate::{
     net::{budgets::LimitReport, http_service::SpareConnection, refusals},
 };
 
+/// The rest of the budgets that a request was paid from.
 pub const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// Size and window of those budgets.
 pub const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// Around every route: how often, and how much at once behind a proxy. The answer says what is left of the budgets that it

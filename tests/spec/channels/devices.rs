@@ -25,7 +25,7 @@ async fn seen_at(browser: &mut Browser) -> Vec<Value> {
     listed["devices"].as_array().unwrap().iter().map(|device| device["seenAt"].clone()).collect()
 }
 
-async fn users_are_told(app: TestApp) {
+async fn users_are_notified(app: TestApp) {
     let mut receiver = Receiver::start();
     let mut alice = app.signed_in(ALICE).await;
     add_webhook(&mut alice, &receiver, "/phone").await;
@@ -56,8 +56,8 @@ async fn users_are_told(app: TestApp) {
 }
 
 #[actix_web::test]
-async fn a_new_device_is_told_by_channels_until_it_is_seen() {
-    users_are_told(TestApp::start_with(&[PRIVATE]).await).await;
+async fn a_new_device_is_announced_by_channels_until_it_is_seen() {
+    users_are_notified(TestApp::start_with(&[PRIVATE]).await).await;
     let Some(database) = Postgres::create() else { return };
-    users_are_told(TestApp::start_on(database.url(), &[PRIVATE]).await).await;
+    users_are_notified(TestApp::start_on(database.url(), &[PRIVATE]).await).await;
 }

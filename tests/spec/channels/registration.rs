@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{PRIVATE, Receiver, add_webhook};
 use crate::harness::{app::TestApp, browser::Browser, game::ALICE, helper::HelperDevice};
 
-/// Says that the user knows of the device: no channel tells of it.
+/// Says that the user knows of the device: no channel announces it.
 async fn see(browser: &mut Browser, device: &HelperDevice) {
     assert_eq!(browser.post(&format!("/pairing/device/{}/seen", device.id), None).await.status, 200);
 }

@@ -91,7 +91,7 @@ export function followChannels(notices) {
  */
 export function followPairings(notices) {
   const shown = new Set();
-  const tell = ({ id, label, serverId }, words) => {
+  const announce = ({ id, label, serverId }, words) => {
     if (shown.has(id)) return;
     shown.add(id);
     const name = label || (serverId ? ARRIVALS.overlay : ARRIVALS.helper);
@@ -99,15 +99,15 @@ export function followPairings(notices) {
       h("span", {}, bdi(name), words),
       button(ARRIVALS.access, () => emit("openTab", "more")),
     );
-    // One that was removed is not there any more.
+    // One that was removed meanwhile is not there.
     element.lastElementChild?.addEventListener("click", () => post(`/pairing/device/${id}/seen`).catch(() => {}));
     notices.append(element);
   };
   on("message", (/** @type {Relay["ServerMessage"]} */ message) => {
-    if (message.type === "devicePaired") tell(message.device, ARRIVALS.paired(message.device.network));
+    if (message.type === "devicePaired") announce(message.device, ARRIVALS.paired(message.device.network));
   });
   on("readiness", () => {
-    for (const device of setUpFacts.unseen) tell(device, ARRIVALS.pairedOn(day(device.createdAt)));
+    for (const device of setUpFacts.unseen) announce(device, ARRIVALS.pairedOn(day(device.createdAt)));
   });
 }
 
