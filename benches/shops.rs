@@ -24,7 +24,7 @@ use companion::{
     game::wire::{AppInfo, AppMapMarkers, AppMarker, AppMarkerType, app_marker::SellOrder},
     relay::{
         shared::markets::{Markets, SharedMarket},
-        state::live_state::{GameUpdate, LiveState},
+        state::{game_update::GameUpdate, live_state::LiveState},
     },
 };
 

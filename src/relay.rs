@@ -58,6 +58,8 @@
 //!   shop_watcher          its link's answers into the market, watched offers out
 //! state      what is known of a paired server
 //!   live_state            pure: update in, outcome out
+//!   game_update           the update
+//!   outcome               the outcome
 //!   team_chat             pure: which lines are new
 //! wire       messages, encoded and counted
 //!   publisher             position, snapshot, subscribers: one encoding for all

@@ -1,4 +1,6 @@
 //! The live state of a paired server and the lines of its team's chat. Pure.
 
+pub mod game_update;
 pub mod live_state;
+pub mod outcome;
 pub mod team_chat;

@@ -44,7 +44,7 @@ use crate::{
             received_at::ReceivedAt,
         },
         shared::context::RelayContext,
-        state::live_state::AlarmTrigger,
+        state::outcome::AlarmTrigger,
         wire::publication::Position,
     },
 };

@@ -51,7 +51,7 @@ use crate::{
         game::link_supervisor::{self, LinkReport},
         market::shop_watcher::ShopWatcher,
         shared::{context::RelayContext, write_behind::Record},
-        state::live_state::{GameUpdate, Outcome},
+        state::{game_update::GameUpdate, outcome::Outcome},
         wire::publication::{AllowedUsers, Position, Publication},
     },
 };

@@ -46,7 +46,7 @@ use crate::{
             poll_plan::{Poll, PollPlan, silent_after},
         },
         shared::{connect_pacer::ConnectPermit, context::RelayContext},
-        state::live_state::GameUpdate,
+        state::game_update::GameUpdate,
     },
 };
 

@@ -8,7 +8,7 @@ use crate::{
         paired_servers::{self, PairedServer},
     },
     domain::{ids::GameServerId, reporting::KnownReports, team_command::daylight::DaySpeeds},
-    relay::state::live_state::GameUpdate,
+    relay::state::game_update::GameUpdate,
 };
 
 /// The stored world. Its monuments are left out where the map is not kept, so that they come with it again. `NotFound`

@@ -17,149 +17,26 @@ use crate::{
         detect::{
             Detectors, MapContext,
             alarm::Alarms,
-            device::ReportedFacts,
             wipe::{Wipe, World},
         },
-        device::{Device, DeviceKind, Reachable, TurnBack},
+        device::{Device, Reachable, TurnBack},
         freshness::Freshness,
-        incident::{DevicePlace, Incident},
+        incident::Incident,
         link_reason::LinkReason,
-        map::MapNote,
         monument::Monument,
         plain_text::plain_text,
-        reporting::Reports,
         server_state::{ConnectionState, ServerState},
         shop::MarketGround,
-        team_command::{
-            daylight::{DayLearner, DaySpeeds},
-            desk::ChatNotice,
-            stillness::Stillness,
-        },
-        team_timer::TeamTimer,
+        team_command::{daylight::DayLearner, desk::ChatNotice, stillness::Stillness},
         time::{Moment, Timestamp},
         world_event::{EventKind, WorldEvent},
     },
-    game::{
-        link::{Answered, AskError},
-        reading,
-        wire::{AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppTeamChat, AppTeamInfo, AppTime},
-    },
-    relay::state::team_chat::{ReceivedLine, TeamChat},
+    game::{link::Answered, reading, wire::AppInfo},
+    relay::state::{game_update::GameUpdate, outcome::Outcome, team_chat::TeamChat},
 };
 
 /// A blind interval shorter than this is no event.
 const SHORTEST_GAP: TimeDelta = TimeDelta::seconds(30);
-
-/// News from the link.
-pub enum GameUpdate {
-    /// The world as it was stored, and its monuments if its map was known. Comes before the link is up, or a wipe in
-    /// our absence would go unseen.
-    StoredWorld {
-        world: Option<World>,
-        monuments: Option<Vec<Monument>>,
-        /// When a link before was last known to be up.
-        alive_until: Option<Timestamp>,
-        /// The game server's reports, as last known.
-        reports: Reports,
-        /// Speeds of its day and night, as last learned.
-        speeds: DaySpeeds,
-    },
-    /// The link is up and the player token is good.
-    Connected(AppInfo),
-    /// There is no link, or no longer.
-    Disconnected {
-        state: ConnectionState,
-        reason: Option<LinkReason>,
-        next_attempt_at: Option<Timestamp>,
-    },
-    Info(AppInfo),
-    Time(AppTime),
-    Team(Answered<AppTeamInfo>),
-    Chat(AppTeamChat),
-    Markers(AppMapMarkers),
-    /// The game server's reports, by the answers so far.
-    Reports(Reports),
-    Map(AppMap),
-    /// The devices paired to this server, by device id.
-    Devices(HashMap<Arc<str>, PairedDevice>),
-    /// The stored map notes, by note id; their grid labels are filled in here.
-    Notes(Vec<(Arc<str>, MapNote)>),
-    NoteDeleted(String),
-    /// A device's answer, or why there is none.
-    Device {
-        device: Arc<str>,
-        answer: Result<Answered<Option<AppEntityInfo>>, AskError>,
-    },
-    /// End of a look through a camera, which is not polled.
-    Camera {
-        device: Arc<str>,
-        reachable: Reachable,
-        /// The moment of the frame that it showed.
-        frame_at: Option<Timestamp>,
-    },
-    /// The timers that players set, all of them, by timer id.
-    Timers(Vec<(Arc<str>, TeamTimer)>),
-    /// The switches that turn back, all of them, by device id.
-    TurnBacks(HashMap<Arc<str>, TurnBack>),
-    /// A warning about our answers in the team's chat, or its end.
-    ChatNotice(Option<ChatNotice>),
-    /// A broadcast of the game server, and its number on this link.
-    Broadcast(u64, Box<AppBroadcast>),
-}
-
-/// A device as it is stored.
-pub struct PairedDevice {
-    pub kind: DeviceKind,
-    pub name: String,
-    pub label: Option<String>,
-    /// An alarm's, as it was last seen.
-    pub last_value: Option<bool>,
-    /// The facts that events have reported of it.
-    pub reported: Option<ReportedFacts>,
-    /// Metres from the south-west corner, as its owner said.
-    pub place: Option<(f64, f64)>,
-}
-
-/// A smart alarm that went off.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AlarmTrigger {
-    pub device: Arc<str>,
-    pub name: String,
-    pub place: DevicePlace,
-    /// The first answer after a gap shows that it rose: at any time since the link was lost.
-    pub unseen_since: Option<Moment>,
-}
-
-/// Results of an update.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// One step of the state; empty = no step.
-    pub changes: Vec<Change>,
-    pub events: Vec<WorldEvent>,
-    pub chat: Vec<ReceivedLine>,
-    pub alarms: Vec<AlarmTrigger>,
-    /// Alarms whose value has changed; `None`: it is no longer paired.
-    pub alarm_values: Vec<(Arc<str>, Option<bool>)>,
-    /// The facts that events have reported of devices, where they differ from the stored ones.
-    pub reported: Vec<(Arc<str>, ReportedFacts)>,
-    /// A complete answer of the map is in the state.
-    pub shops_seen: bool,
-    /// Notes of the detector on the map, by note id.
-    pub death_notes: Vec<(Arc<str>, MapNote)>,
-    /// The notes that the team has placed in the game, all of them, when they are others than before.
-    pub game_notes: Option<Vec<(Arc<str>, MapNote)>>,
-    /// The connection to the game server is in another state.
-    pub connection_changed: bool,
-    /// More is known of the world than is stored.
-    pub world: Option<World>,
-    /// The speeds of day and night, when more is known of them than is stored.
-    pub speeds: Option<DaySpeeds>,
-    /// The map must be asked for.
-    pub map_wanted: bool,
-    /// A device that has changed and says more when asked: ask it in a moment. A tool cupboard computes its upkeep
-    /// again (protocol §3.4); an answer that came late may be older than the broadcast before it.
-    pub ask_again: Option<Arc<str>>,
-}
 
 /// See the module.
 pub struct LiveState {

@@ -15,7 +15,7 @@ use companion::{
         time::Timestamp,
     },
     game::wire::{AppMap, AppMarkerType, app_map, app_marker::SellOrder},
-    relay::state::live_state::{GameUpdate, LiveState},
+    relay::state::{game_update::GameUpdate, live_state::LiveState},
     simulator::{
         market::{Fake, SeededMarket},
         world::{SimulatedWorld, TEAM},

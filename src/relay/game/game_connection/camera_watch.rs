@@ -9,7 +9,7 @@ use crate::{
     game::paced_link::PacedLink,
     relay::{
         game::camera_capture::{CameraCapture, SharedCapture},
-        state::live_state::GameUpdate,
+        state::game_update::GameUpdate,
     },
 };
 

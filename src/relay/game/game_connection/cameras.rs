@@ -7,7 +7,7 @@ use crate::{
     domain::device::Reachable,
     relay::{
         game::camera_capture::{CameraError, CameraLook, CaptureFrame, LINGER},
-        state::live_state::GameUpdate,
+        state::game_update::GameUpdate,
     },
 };
 

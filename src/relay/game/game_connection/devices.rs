@@ -18,7 +18,7 @@ use crate::{
             commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle, DevicesChanged, ReadDevices, Wish},
             toggles::{Added, ToggleResult},
         },
-        state::live_state::{GameUpdate, PairedDevice},
+        state::game_update::{GameUpdate, PairedDevice},
     },
 };
 

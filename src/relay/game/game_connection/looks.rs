@@ -7,7 +7,7 @@ use actix::prelude::*;
 use super::GameConnection;
 use crate::{
     game::{budget::Priority, link::AskError},
-    relay::{game::commands::COMMAND_DEADLINE, state::live_state::GameUpdate},
+    relay::{game::commands::COMMAND_DEADLINE, state::game_update::GameUpdate},
 };
 
 /// A tool cupboard computes its upkeep again after its contents changed (protocol §3.4).

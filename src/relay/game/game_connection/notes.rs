@@ -5,7 +5,7 @@ use actix::prelude::*;
 use super::{GameConnection, stored_notes::shown};
 use crate::{
     db::{engine::start::read_until_answered, map_notes},
-    relay::{game::commands::NotesChanged, state::live_state::GameUpdate},
+    relay::{game::commands::NotesChanged, state::game_update::GameUpdate},
 };
 
 impl GameConnection {

@@ -5,7 +5,7 @@ use actix::prelude::*;
 use super::GameConnection;
 use crate::{
     domain::ids::GameServerId,
-    relay::{market::shop_watcher::ShopWatchesChanged, state::live_state::GameUpdate},
+    relay::{market::shop_watcher::ShopWatchesChanged, state::game_update::GameUpdate},
 };
 
 impl GameConnection {

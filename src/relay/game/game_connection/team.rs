@@ -22,7 +22,7 @@ use crate::{
     relay::{
         game::team_speech::{self, say_later},
         shared::teams::{TeamKey, TeamLink},
-        state::{live_state::GameUpdate, team_chat::ReceivedLine},
+        state::{game_update::GameUpdate, team_chat::ReceivedLine},
     },
 };
 

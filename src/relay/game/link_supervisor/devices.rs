@@ -15,7 +15,7 @@ use crate::{
     },
     domain::{device::DeviceKind, freshness::DEVICES_EVERY},
     game::{budget::Priority, link::AskError, paced_link::PacedLink},
-    relay::{game::link_end::LinkEnd, state::live_state::GameUpdate},
+    relay::{game::link_end::LinkEnd, state::game_update::GameUpdate},
 };
 
 /// Retries of a device that was refused for the rate.

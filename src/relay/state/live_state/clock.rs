@@ -2,13 +2,14 @@
 
 use chrono::TimeDelta;
 
-use super::{LiveState, Outcome};
+use super::LiveState;
 use crate::{
     domain::{
         team_command::daylight::{DayLearner, GameClock},
         time::{Moment, Timestamp},
     },
     game::wire::AppTime,
+    relay::state::outcome::Outcome,
 };
 
 impl LiveState {

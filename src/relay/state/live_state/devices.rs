@@ -7,7 +7,7 @@ use std::{
 
 use chrono::TimeDelta;
 
-use super::{AlarmTrigger, LiveState, Outcome, PairedDevice};
+use super::LiveState;
 use crate::{
     domain::{
         change::{Change, Section},
@@ -22,6 +22,10 @@ use crate::{
         link::{Answered, AskError},
         reading,
         wire::{AppEntityChanged, AppEntityInfo},
+    },
+    relay::state::{
+        game_update::PairedDevice,
+        outcome::{AlarmTrigger, Outcome},
     },
 };
 

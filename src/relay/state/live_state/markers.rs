@@ -1,6 +1,6 @@
 //! Markers of the map, and the game server's reports of them.
 
-use super::{LiveState, Outcome};
+use super::LiveState;
 use crate::{
     domain::{
         change::Section,
@@ -10,6 +10,7 @@ use crate::{
         time::Moment,
     },
     game::{reading, wire::AppMapMarkers},
+    relay::state::outcome::Outcome,
 };
 
 /// Shops that may well vanish together, and answers without any after which more are believed to have.

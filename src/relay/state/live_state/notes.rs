@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use chrono::TimeDelta;
 
-use super::{LiveState, Outcome};
+use super::LiveState;
 use crate::{
     domain::{
         change::{Change, Section},
@@ -14,6 +14,7 @@ use crate::{
         world_event::EventKind,
     },
     game::{reading, wire::AppTeamInfo},
+    relay::state::outcome::Outcome,
 };
 
 pub(super) const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
@@ -123,7 +124,7 @@ impl LiveState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{domain::time::Timestamp, game::wire::AppInfo, relay::state::live_state::GameUpdate};
+    use crate::{domain::time::Timestamp, game::wire::AppInfo, relay::state::game_update::GameUpdate};
 
     fn at(seconds: i64) -> Moment {
         (Timestamp::UNIX_EPOCH + TimeDelta::seconds(1_800_000_000 + seconds)).into()

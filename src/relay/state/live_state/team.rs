@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 
-use super::{LiveState, Outcome};
+use super::LiveState;
 use crate::{
     domain::{
         change::Section,
@@ -11,6 +11,7 @@ use crate::{
         time::Moment,
     },
     game::{reading, wire::AppTeamInfo},
+    relay::state::outcome::Outcome,
 };
 
 impl LiveState {

@@ -1,10 +1,32 @@
+use std::collections::HashMap;
+
+use chrono::TimeDelta;
 use serde_json::Value;
 
-use super::{markers::TRUNCATED_BELIEVED, notes, *};
+use super::{LiveState, markers::TRUNCATED_BELIEVED, notes};
 use crate::{
-    domain::{change::JsonPatch, items::Catalogue, reporting::Reported},
-    game::wire::{
-        AppEntityChanged, AppEntityPayload, AppEntityType, AppMarker, AppMarkerType, AppTeamChanged, app_team_info,
+    domain::{
+        change::JsonPatch,
+        device::DeviceKind,
+        items::Catalogue,
+        link_reason::LinkReason,
+        monument::Monument,
+        reporting::{Reported, Reports},
+        server_state::ConnectionState,
+        time::{Moment, Timestamp},
+        world_event::EventKind,
+    },
+    game::{
+        link::{Answered, AskError},
+        reading,
+        wire::{
+            AppBroadcast, AppEntityChanged, AppEntityInfo, AppEntityPayload, AppEntityType, AppInfo, AppMap,
+            AppMapMarkers, AppMarker, AppMarkerType, AppTeamChanged, AppTeamChat, AppTeamInfo, app_team_info,
+        },
+    },
+    relay::state::{
+        game_update::{GameUpdate, PairedDevice},
+        outcome::{AlarmTrigger, Outcome},
     },
 };
 

@@ -27,7 +27,7 @@ use crate::{
             toggles::ToggleResult,
         },
         shared::write_behind::Record,
-        state::live_state::GameUpdate,
+        state::game_update::GameUpdate,
     },
 };
 

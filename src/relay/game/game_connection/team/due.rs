@@ -17,7 +17,7 @@ use crate::{
     relay::{
         game::team_speech,
         shared::{teams::line_ends::EndedTimers, write_behind::Record},
-        state::live_state::GameUpdate,
+        state::game_update::GameUpdate,
     },
 };
 

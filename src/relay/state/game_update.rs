@@ -1,0 +1,92 @@
+//! News of a game server, of users and of the database, as the live state takes them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    domain::{
+        detect::{device::ReportedFacts, wipe::World},
+        device::{DeviceKind, Reachable, TurnBack},
+        link_reason::LinkReason,
+        map::MapNote,
+        monument::Monument,
+        reporting::Reports,
+        server_state::ConnectionState,
+        team_command::{daylight::DaySpeeds, desk::ChatNotice},
+        team_timer::TeamTimer,
+        time::Timestamp,
+    },
+    game::{
+        link::{Answered, AskError},
+        wire::{AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppTeamChat, AppTeamInfo, AppTime},
+    },
+};
+
+/// News from the link.
+pub enum GameUpdate {
+    /// The world as it was stored, and its monuments if its map was known. Comes before the link is up, or a wipe in
+    /// our absence would go unseen.
+    StoredWorld {
+        world: Option<World>,
+        monuments: Option<Vec<Monument>>,
+        /// When a link before was last known to be up.
+        alive_until: Option<Timestamp>,
+        /// The game server's reports, as last known.
+        reports: Reports,
+        /// Speeds of its day and night, as last learned.
+        speeds: DaySpeeds,
+    },
+    /// The link is up and the player token is good.
+    Connected(AppInfo),
+    /// There is no link, or no longer.
+    Disconnected {
+        state: ConnectionState,
+        reason: Option<LinkReason>,
+        next_attempt_at: Option<Timestamp>,
+    },
+    Info(AppInfo),
+    Time(AppTime),
+    Team(Answered<AppTeamInfo>),
+    Chat(AppTeamChat),
+    Markers(AppMapMarkers),
+    /// The game server's reports, by the answers so far.
+    Reports(Reports),
+    Map(AppMap),
+    /// The devices paired to this server, by device id.
+    Devices(HashMap<Arc<str>, PairedDevice>),
+    /// The stored map notes, by note id; their grid labels are filled in here.
+    Notes(Vec<(Arc<str>, MapNote)>),
+    NoteDeleted(String),
+    /// A device's answer, or why there is none.
+    Device {
+        device: Arc<str>,
+        answer: Result<Answered<Option<AppEntityInfo>>, AskError>,
+    },
+    /// End of a look through a camera, which is not polled.
+    Camera {
+        device: Arc<str>,
+        reachable: Reachable,
+        /// The moment of the frame that it showed.
+        frame_at: Option<Timestamp>,
+    },
+    /// The timers that players set, all of them, by timer id.
+    Timers(Vec<(Arc<str>, TeamTimer)>),
+    /// The switches that turn back, all of them, by device id.
+    TurnBacks(HashMap<Arc<str>, TurnBack>),
+    /// A warning about our answers in the team's chat, or its end.
+    ChatNotice(Option<ChatNotice>),
+    /// A broadcast of the game server, and its number on this link.
+    Broadcast(u64, Box<AppBroadcast>),
+}
+
+/// A device as it is stored.
+pub struct PairedDevice {
+    pub kind: DeviceKind,
+    pub name: String,
+    pub label: Option<String>,
+    /// An alarm's, as it was last seen.
+    pub last_value: Option<bool>,
+    /// The facts that events have reported of it.
+    pub reported: Option<ReportedFacts>,
+    /// Metres from the south-west corner, as its owner said.
+    pub place: Option<(f64, f64)>,
+}
