@@ -1,3 +1,5 @@
+mod devices;
+
 use std::collections::HashMap;
 
 use chrono::TimeDelta;
@@ -318,53 +320,6 @@ fn a_game_server_that_falls_silent_takes_nothing_away() {
 }
 
 #[test]
-fn an_alarm_that_goes_off_triggers_once_with_its_label() {
-    let mut watched = Watched::connected();
-    watched.update(paired(DeviceKind::Alarm));
-    assert!(watched.update(answer(AppEntityType::Alarm, value(false))).alarms.is_empty());
-    watched.now = 1;
-    let trigger =
-        AlarmTrigger { device: "42".into(), name: "Front door".into(), place: Default::default(), unseen_since: None };
-    assert_eq!(watched.update(changed(value(true))).alarms, [trigger]);
-    assert_eq!(watched.client["devices"]["42"]["value"], true);
-    assert!(watched.update(answer(AppEntityType::Alarm, value(true))).alarms.is_empty(), "it is still on");
-    watched.update(GameUpdate::Device { device: "42".into(), answer: Err(AskError::Refused("not_found".into())) });
-    assert_eq!(watched.client["devices"]["42"]["reachable"], "removed");
-    assert!(
-        watched.update(GameUpdate::Device { device: "9".into(), answer: Err(AskError::TimedOut) }).changes.is_empty(),
-        "unknown"
-    );
-}
-
-#[test]
-fn an_alarm_that_is_paired_again_is_a_new_one() {
-    let mut watched = Watched::connected();
-    watched.update(paired(DeviceKind::Alarm));
-    watched.update(answer(AppEntityType::Alarm, value(false)));
-    let gone = watched.update(GameUpdate::Devices(HashMap::new()));
-    assert_eq!(gone.alarm_values, [("42".into(), None)]);
-    watched.update(paired(DeviceKind::Alarm));
-    assert!(
-        watched.update(answer(AppEntityType::Alarm, value(true))).alarms.is_empty(),
-        "it was on when it was paired"
-    );
-}
-
-#[test]
-fn a_tool_cupboard_is_asked_again_after_a_broadcast() {
-    let mut watched = Watched::connected();
-    watched.update(paired(DeviceKind::StorageMonitor));
-    let contents = |has_protection| AppEntityPayload {
-        capacity: Some(24),
-        has_protection: Some(has_protection),
-        ..AppEntityPayload::default()
-    };
-    watched.update(answer(AppEntityType::StorageMonitor, contents(true)));
-    assert_eq!(watched.update(changed(contents(true))).ask_again.as_deref(), Some("42"));
-    assert_eq!(watched.update(changed(contents(false))).ask_again, None);
-}
-
-#[test]
 fn a_death_is_an_event_and_a_note_that_expires() {
     let mut watched = Watched::connected();
     watched.update(team_after(0, member(true)));
@@ -435,61 +390,6 @@ fn an_answer_that_was_asked_for_before_a_broadcast_does_not_undo_it() {
     watched.update(team_after(0, member(false)));
     assert_eq!(watched.client["devices"]["42"]["value"], true);
     assert_eq!(watched.client["team"]["members"]["7"]["alive"], false);
-}
-
-#[test]
-fn a_late_answer_of_an_alarm_is_neither_a_second_alarm_nor_the_end_of_the_first() {
-    let mut watched = Watched::connected();
-    watched.update(paired(DeviceKind::Alarm));
-    watched.update(answer_after(0, AppEntityType::Alarm, value(false)));
-    watched.now = 10;
-    assert_eq!(watched.update(changed_with(1, value(true))).alarms.len(), 1);
-    assert!(watched.update(answer_after(0, AppEntityType::Alarm, value(false))).alarms.is_empty());
-    watched.now = 20;
-    assert!(watched.update(answer_after(1, AppEntityType::Alarm, value(true))).alarms.is_empty(), "the same alarm");
-    assert_eq!(watched.client["devices"]["42"]["value"], true);
-}
-
-#[test]
-fn a_pulse_that_ended_while_the_alarm_was_asked_is_an_alarm() {
-    let mut watched = Watched::connected();
-    watched.update(paired(DeviceKind::Alarm));
-    watched.update(answer_after(0, AppEntityType::Alarm, value(false)));
-    watched.now = 10;
-    assert!(watched.update(changed_with(1, value(false))).alarms.is_empty());
-    assert_eq!(watched.update(answer_after(0, AppEntityType::Alarm, value(true))).alarms.len(), 1);
-    assert_eq!(watched.client["devices"]["42"]["value"], false, "it is over");
-}
-
-#[test]
-fn a_late_answer_says_what_the_device_is() {
-    let mut watched = Watched::connected();
-    watched.update(paired(DeviceKind::Unknown));
-    watched.update(changed_with(1, value(true)));
-    let outcome = watched.update(answer_after(0, AppEntityType::Alarm, value(false)));
-    assert_eq!((outcome.alarms.len(), outcome.ask_again), (1, None), "the broadcast said that it went off");
-    assert_eq!(watched.client["devices"]["42"]["value"], true);
-
-    let mut watched = Watched::connected();
-    watched.update(paired(DeviceKind::Unknown));
-    let contents = AppEntityPayload { capacity: Some(24), ..AppEntityPayload::default() };
-    watched.update(changed_with(1, contents.clone()));
-    let outcome = watched.update(answer_after(0, AppEntityType::StorageMonitor, contents));
-    assert_eq!(outcome.ask_again.as_deref(), Some("42"));
-    assert_eq!(watched.client["devices"]["42"]["storage"]["capacity"], 24);
-}
-
-#[test]
-fn a_device_that_spoke_while_it_was_asked_in_vain_does_answer() {
-    let mut watched = Watched::connected();
-    watched.update(paired(DeviceKind::Switch));
-    watched.update(changed(value(true)));
-    let silence = || GameUpdate::Device { device: "42".into(), answer: Err(AskError::TimedOut) };
-    watched.update(silence());
-    assert_eq!(watched.client["devices"]["42"]["reachable"], "ok");
-    watched.now += 11;
-    watched.update(silence());
-    assert_eq!(watched.client["devices"]["42"]["reachable"], "no_response");
 }
 
 #[test]
