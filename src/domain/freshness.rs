@@ -1,11 +1,7 @@
 //! Age of the facts about a game server: a section whose last answer is older than three of its polls is stale, and the
 //! state says so. A section without any answer is not stale; it is not there.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use chrono::TimeDelta;
 use serde::Serialize;
@@ -60,14 +56,14 @@ pub struct StaleSection {
 pub type StaleSections = BTreeMap<&'static str, StaleSection>;
 
 /// Time of the last answer of each section.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Freshness {
     pub info: Option<Moment>,
     pub time: Option<Moment>,
     pub team: Option<Moment>,
     pub markers: Option<Moment>,
-    /// Devices that ever answered, by id.
-    pub devices: HashMap<Arc<str>, Moment>,
+    /// The oldest of the devices that ever answered.
+    pub devices: Option<Moment>,
     /// Since when a client watches. An older answer is fresh for the same number of polls from then on.
     pub watched_since: Option<Moment>,
 }
@@ -92,13 +88,12 @@ impl Freshness {
 
     /// Each part that has answered: its section, when, and until when it is fresh.
     fn heard(&self) -> impl Iterator<Item = (&'static str, Moment, Moment)> {
-        let oldest_device = self.devices.values().min().copied();
         let parts = [
             ("server", self.info, INFO_EVERY),
             ("server", self.time, TIME_EVERY),
             ("team", self.team, TEAM_EVERY),
             ("mapMarkers", self.markers, MARKERS_EVERY),
-            ("devices", oldest_device, DEVICES_EVERY),
+            ("devices", self.devices, DEVICES_EVERY),
         ];
         parts.into_iter().filter_map(|(section, at, pace)| {
             let at = at?;
@@ -125,15 +120,13 @@ mod tests {
     #[test]
     fn a_section_is_stale_after_three_polls_without_an_answer() {
         let all = Some(at(0));
-        let devices = HashMap::from([("1".into(), at(0)), ("2".into(), at(50))]);
         let freshness =
-            Freshness { info: all, time: all, team: all, markers: all, devices, watched_since: Some(at(-100)) };
+            Freshness { info: all, time: all, team: all, markers: all, devices: all, watched_since: Some(at(-100)) };
         assert!(names(&freshness, 9).is_empty());
         assert_eq!(names(&freshness, 10), ["mapMarkers"]);
         assert_eq!(names(&freshness, 16), ["mapMarkers", "team"]);
         assert_eq!(names(&freshness, 181), ["mapMarkers", "server", "team"]);
         assert_eq!(names(&freshness, 901), ["devices", "mapMarkers", "server", "team"]);
-        assert_eq!(freshness.stale(at(2_000))["devices"].as_of, at(0).stamp, "the oldest counts");
         let mut due = Vec::new();
         let mut now = at(0);
         while let Some(next) = freshness.next_due(now) {

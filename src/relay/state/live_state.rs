@@ -60,7 +60,10 @@ pub struct LiveState {
     blind_since: Option<Moment>,
     /// When a link before this state was last known to be up; until there is one.
     alive_before: Option<Timestamp>,
+    /// The last answers, but those of devices.
     freshness: Freshness,
+    /// Devices that ever answered, and when they last did.
+    heard: HashMap<Arc<str>, Moment>,
     day: DayLearner,
     stillness: Stillness,
     /// When each camera showed its last frame; no poll asks for them.
@@ -90,6 +93,7 @@ impl LiveState {
             blind_since: None,
             alive_before: None,
             freshness: Freshness::default(),
+            heard: HashMap::new(),
             day: DayLearner::default(),
             stillness: Stillness::default(),
             frames_at: HashMap::new(),
@@ -216,7 +220,7 @@ impl LiveState {
     /// When something comes due, if no answer comes before.
     pub fn next_due(&self, now: Moment) -> Option<Moment> {
         let expiries = self.state.map_notes.iter().filter_map(|(_, note)| note.expires_at).map(|at| now.at(at));
-        let timers = [self.detectors.next_due(now), self.chat.next_due(), self.freshness.next_due(now)];
+        let timers = [self.detectors.next_due(now), self.chat.next_due(), self.freshness().next_due(now)];
         timers.into_iter().flatten().chain(expiries).min()
     }
 
@@ -254,8 +258,12 @@ impl LiveState {
         self.state.raids.put(Section::Raids, id.into(), incident.cloned(), changes);
     }
 
+    fn freshness(&self) -> Freshness {
+        Freshness { devices: self.heard.values().min().copied(), ..self.freshness }
+    }
+
     fn judge_freshness(&mut self, now: Moment, outcome: &mut Outcome) {
-        let stale = self.freshness.stale(now);
+        let stale = self.freshness().stale(now);
         if stale != self.state.server.stale {
             self.state.edit_server(&mut outcome.changes, |server| server.stale = stale);
         }

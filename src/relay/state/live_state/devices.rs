@@ -39,7 +39,7 @@ fn device_place(place: Option<(f64, f64)>, map_size: u32) -> DevicePlace {
 
 impl LiveState {
     pub(super) fn update_devices(&mut self, known: HashMap<Arc<str>, PairedDevice>, outcome: &mut Outcome) {
-        self.freshness.devices.retain(|id, _| known.contains_key(id));
+        self.heard.retain(|id, _| known.contains_key(id));
         self.frames_at.retain(|id, _| known.contains_key(id));
         self.device_broadcasts.retain(|id, _| known.contains_key(id));
         self.detectors.devices.retain(|id| known.contains_key(id));
@@ -94,7 +94,7 @@ impl LiveState {
     /// The devices, and when each was last heard of.
     pub fn devices(&self) -> HashMap<Arc<str>, DeviceReport> {
         let report = |(id, device): (&Arc<str>, &Arc<Device>)| {
-            let heard = self.freshness.devices.get(id).map(|heard| heard.stamp);
+            let heard = self.heard.get(id).map(|heard| heard.stamp);
             let as_of = heard.or_else(|| self.frames_at.get(id).copied());
             (id.clone(), DeviceReport { device: Device::clone(device), as_of })
         };
@@ -119,7 +119,7 @@ impl LiveState {
         let mut device = Device::clone(device);
         match answer {
             Ok(Answered { asked_after, content: Some(info) }) => {
-                self.freshness.devices.insert(id.clone(), now);
+                self.heard.insert(id.clone(), now);
                 match self.device_broadcasts.get(&id) {
                     Some(&number) if number > asked_after => {
                         self.answered_late(&id, &mut device, info, asked_after, number, now, outcome);
@@ -136,13 +136,13 @@ impl LiveState {
                 }
             }
             Err(AskError::Refused(word)) if word == "not_found" => {
-                self.freshness.devices.insert(id.clone(), now);
+                self.heard.insert(id.clone(), now);
                 // The device is asked once more before an event says so.
                 outcome.ask_again = (device.reachable != Reachable::Removed).then(|| id.clone());
                 device = Device { reachable: Reachable::Removed, value: None, storage: None, ..device };
             }
             Ok(_) | Err(_) => {
-                if self.freshness.devices.get(&id).is_none_or(|heard| now - *heard > HEARD_LATELY) {
+                if self.heard.get(&id).is_none_or(|heard| now - *heard > HEARD_LATELY) {
                     device.reachable = Reachable::NoResponse;
                 }
             }
@@ -254,7 +254,7 @@ impl LiveState {
         let id: Arc<str> = changed.entity_id.to_string().into();
         let Some(device) = self.state.devices.get(&id) else { return };
         let mut device = Device::clone(device);
-        self.freshness.devices.insert(id.clone(), now);
+        self.heard.insert(id.clone(), now);
         self.device_broadcasts.insert(id.clone(), number);
         reading::read_payload(&mut device, changed.payload);
         if device.storage.as_ref().is_some_and(|storage| storage.has_protection) {

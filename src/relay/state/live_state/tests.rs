@@ -64,16 +64,19 @@ fn member(alive: bool) -> AppTeamInfo {
     AppTeamInfo { leader_steam_id: 7, members: vec![member], ..AppTeamInfo::default() }
 }
 
-fn paired(kind: DeviceKind) -> GameUpdate {
-    let device = PairedDevice {
+fn device(kind: DeviceKind) -> PairedDevice {
+    PairedDevice {
         kind,
         name: "Smart device".into(),
         label: Some("Front door".into()),
         last_value: None,
         reported: None,
         place: None,
-    };
-    GameUpdate::Devices(HashMap::from([("42".into(), device)]))
+    }
+}
+
+fn paired(kind: DeviceKind) -> GameUpdate {
+    GameUpdate::Devices(HashMap::from([("42".into(), device(kind))]))
 }
 
 fn answer(kind: AppEntityType, payload: AppEntityPayload) -> GameUpdate {

@@ -1,4 +1,4 @@
-//! Devices: their alarms, and answers that came late.
+//! Devices: their alarms, answers that came late, and their age.
 
 use super::*;
 
@@ -102,4 +102,19 @@ fn a_device_that_spoke_while_it_was_asked_in_vain_does_answer() {
     watched.now += 11;
     watched.update(silence());
     assert_eq!(watched.client["devices"]["42"]["reachable"], "no_response");
+}
+
+#[test]
+fn devices_are_as_old_as_the_oldest_answer_of_one() {
+    let mut watched = Watched::connected();
+    let both = ["41", "42"].map(|id| (id.into(), device(DeviceKind::Switch)));
+    watched.update(GameUpdate::Devices(HashMap::from(both)));
+    for id in ["41", "42"] {
+        let content = Some(AppEntityInfo { r#type: AppEntityType::Switch.into(), payload: value(true) });
+        watched.update(GameUpdate::Device { device: id.into(), answer: Ok(Answered { asked_after: 0, content }) });
+        watched.now += 100;
+    }
+    watched.now = 1_000;
+    watched.tick();
+    assert_eq!(watched.client["server"]["stale"]["devices"]["asOf"], at(0).to_wire());
 }
