@@ -3,4 +3,7 @@
 pub mod game_update;
 pub mod live_state;
 pub mod outcome;
+pub mod state_step;
 pub mod team_chat;
+pub mod team_state;
+pub mod world_state;

@@ -1,11 +1,8 @@
 //! The live state of one paired server, and what each answer of the game server makes of it. Pure: an update in, what
-//! follows from it out.
+//! follows from it out. The game server's part and the team's write the same document.
 
-mod clock;
 mod devices;
-mod markers;
 mod notes;
-mod team;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,24 +12,27 @@ use crate::{
     domain::{
         change::{Change, Section},
         detect::{
-            Detectors, MapContext,
+            Detectors,
             alarm::Alarms,
             wipe::{Wipe, World},
         },
         device::{Device, Reachable, TurnBack},
         freshness::Freshness,
+        grid::{self, GridStyle},
         incident::Incident,
         link_reason::LinkReason,
         monument::Monument,
-        plain_text::plain_text,
         server_state::{ConnectionState, ServerState},
         shop::MarketGround,
-        team_command::{daylight::DayLearner, desk::ChatNotice, stillness::Stillness},
+        team_command::{daylight::DayLearner, desk::ChatNotice},
         time::{Moment, Timestamp},
         world_event::{EventKind, WorldEvent},
     },
-    game::{link::Answered, reading, wire::AppInfo},
-    relay::state::{game_update::GameUpdate, outcome::Outcome, team_chat::TeamChat},
+    game::wire::{AppInfo, AppTeamInfo},
+    relay::state::{
+        game_update::GameUpdate, outcome::Outcome, state_step::StateStep, team_state::TeamState,
+        world_state::WorldState,
+    },
 };
 
 /// A blind interval shorter than this is no event.
@@ -41,37 +41,26 @@ const SHORTEST_GAP: TimeDelta = TimeDelta::seconds(30);
 /// See the module.
 pub struct LiveState {
     state: ServerState,
-    monuments: Vec<Monument>,
-    /// World of the monuments; the map is asked for again when it changes.
-    map: Option<World>,
-    /// The world as it was last known, also across restarts; another one is a wipe.
-    world: Option<World>,
-    /// When a wipe was last seen. Stored notes from before it are of another world.
-    wiped_at: Option<Timestamp>,
     detectors: Detectors,
+    world: WorldState,
+    team: TeamState,
     alarms: Alarms,
-    chat: TeamChat,
     /// The game server has said which notes the team has placed; before, they are as they were stored.
     game_notes_known: bool,
-    /// Marker answers without shops in a row.
-    truncated: u32,
     connected: bool,
     /// Since when the link is down, if it ever was up.
     blind_since: Option<Moment>,
     /// When a link before this state was last known to be up; until there is one.
     alive_before: Option<Timestamp>,
-    /// The last answers, but those of devices.
-    freshness: Freshness,
+    /// Since when a client watches.
+    watched_since: Option<Moment>,
     /// Devices that ever answered, and when they last did.
     heard: HashMap<Arc<str>, Moment>,
-    day: DayLearner,
-    stillness: Stillness,
     /// When each camera showed its last frame; no poll asks for them.
     frames_at: HashMap<Arc<str>, Timestamp>,
     /// The switches that turn back, also those that are not known yet.
     turn_backs: HashMap<Arc<str>, TurnBack>,
-    /// The last broadcasts of this link about the team and about each device. What was asked for before is older.
-    team_broadcast: u64,
+    /// The last broadcasts of this link about each device. What was asked for before is older.
     device_broadcasts: HashMap<Arc<str>, u64>,
 }
 
@@ -80,25 +69,18 @@ impl LiveState {
     pub fn new(now: Timestamp) -> Self {
         Self {
             state: ServerState::new(now),
-            monuments: Vec::new(),
-            map: None,
-            world: None,
-            wiped_at: None,
             detectors: Detectors::new(),
             alarms: Alarms::new(),
-            chat: TeamChat::default(),
+            world: WorldState::default(),
+            team: TeamState::default(),
             game_notes_known: false,
-            truncated: 0,
             connected: false,
             blind_since: None,
             alive_before: None,
-            freshness: Freshness::default(),
+            watched_since: None,
             heard: HashMap::new(),
-            day: DayLearner::default(),
-            stillness: Stillness::default(),
             frames_at: HashMap::new(),
             turn_backs: HashMap::new(),
-            team_broadcast: 0,
             device_broadcasts: HashMap::new(),
         }
     }
@@ -110,12 +92,12 @@ impl LiveState {
 
     /// The monuments of the world; `None` until its map is known.
     pub fn monuments(&self) -> Option<&[Monument]> {
-        self.map.is_some().then_some(&self.monuments)
+        self.world.monuments()
     }
 
     /// When the game server last said how many players there are.
     pub fn info_at(&self) -> Option<Timestamp> {
-        self.freshness.info.map(|heard| heard.stamp)
+        self.world.info_at().map(|heard| heard.stamp)
     }
 
     /// When the link was last known to be up.
@@ -128,57 +110,66 @@ impl LiveState {
 
     /// The world, as far as it is known.
     pub fn world(&self) -> Option<&World> {
-        self.world.as_ref()
+        self.world.world()
     }
 
     /// Where shops are the map's own.
     pub fn ground(&self) -> MarketGround {
-        MarketGround::of(&MapContext { map_size: self.map_size(), monuments: &self.monuments })
+        MarketGround::of(&self.world.around())
+    }
+
+    /// The game's clock, and what is known of its speeds.
+    pub fn day(&self) -> &DayLearner {
+        self.world.day()
+    }
+
+    /// The label of the grid cell of this place.
+    pub fn grid_of(&self, x: f64, y: f64) -> String {
+        grid::label(GridStyle::InGame, self.map_size(), x, y)
+    }
+
+    /// Where this member of the team is alive, if an answer not older than this says so.
+    pub fn member_place(&self, player: u64, now: Moment, age: TimeDelta) -> Option<(f64, f64)> {
+        self.team.heard_at().filter(|heard| now - *heard < age)?;
+        let member = self.state.members.get(&player).filter(|member| member.alive)?;
+        member.x.zip(member.y)
     }
 
     /// Applies an update.
     pub fn update(&mut self, update: GameUpdate, now: Moment) -> Outcome {
         let mut outcome = Outcome::default();
+        let (world, team, step) = &mut self.parts(now, &mut outcome);
         match update {
-            // A world that is known here is newer than the stored one.
-            GameUpdate::StoredWorld { world, monuments, alive_until, reports, speeds } => {
-                self.day.remember(speeds);
+            GameUpdate::StoredWorld { world: stored, monuments, alive_until, reports, speeds } => {
+                world.remember_speeds(speeds);
+                world.remember(stored, monuments);
                 if !self.connected && self.blind_since.is_none() {
                     self.alive_before = alive_until;
-                    self.update_reports(reports, &mut outcome);
-                }
-                if self.world.is_none() {
-                    self.map = world.clone().filter(|_| monuments.is_some());
-                    self.monuments = monuments.unwrap_or_default();
-                    self.world = world;
+                    let (world, _, mut step) = self.parts(now, &mut outcome);
+                    world.update_reports(reports, &mut step);
                 }
             }
             GameUpdate::Connected(info) => self.connect(&info, now, &mut outcome),
             GameUpdate::Disconnected { state, reason, next_attempt_at } => {
                 if std::mem::take(&mut self.connected) {
                     self.detectors.link_lost(now);
-                    self.day.interrupt();
-                    self.stillness.interrupt();
+                    self.world.link_lost();
+                    self.team.link_lost();
                     self.blind_since = Some(now);
                 }
                 self.set_connection(state, reason, next_attempt_at, now, &mut outcome);
             }
             GameUpdate::Info(info) => self.update_info(&info, now, &mut outcome),
-            GameUpdate::Time(time) => self.update_time(&time, now, &mut outcome),
-            // A broadcast that came since it was asked for says the same, and is not older.
-            GameUpdate::Team(Answered { asked_after, content }) => {
-                if asked_after >= self.team_broadcast {
+            GameUpdate::Time(time) => world.update_time(&time, step),
+            GameUpdate::Team(answer) => {
+                if let Some(content) = team.unless_late(answer) {
                     self.update_team(content, now, &mut outcome);
                 }
             }
-            GameUpdate::Chat(chat) => outcome.chat = self.chat.history(chat.messages, now),
-            GameUpdate::Reports(reports) => self.update_reports(reports, &mut outcome),
-            GameUpdate::Markers(markers) => self.update_markers(markers, now, &mut outcome),
-            GameUpdate::Map(map) => {
-                self.monuments = reading::monuments(&map);
-                self.map = self.world.clone();
-                outcome.world = self.world.clone();
-            }
+            GameUpdate::Chat(chat) => team.update_chat(chat, step),
+            GameUpdate::Reports(reports) => world.update_reports(reports, step),
+            GameUpdate::Markers(markers) => world.update_markers(markers, step),
+            GameUpdate::Map(map) => world.update_map(&map, step),
             GameUpdate::Devices(known) => self.update_devices(known, &mut outcome),
             GameUpdate::Notes(notes) => self.update_notes(notes, &mut outcome.changes),
             GameUpdate::Timers(timers) => self.state.timers.replace(Section::Timers, timers, &mut outcome.changes),
@@ -196,11 +187,12 @@ impl LiveState {
                     self.device_changed(changed, number, now, &mut outcome);
                 }
                 if let Some(changed) = broadcast.team_changed {
-                    self.team_broadcast = number;
+                    self.team.note_broadcast(number);
                     self.update_team(changed.team_info, now, &mut outcome);
                 }
                 if let Some(said) = broadcast.team_message {
-                    outcome.chat.extend(self.chat.line(said.message, now));
+                    let (_, team, mut step) = self.parts(now, &mut outcome);
+                    team.hear(said.message, &mut step);
                 }
             }
         }
@@ -214,13 +206,13 @@ impl LiveState {
 
     /// A user begins to watch, or the last one stops: sections that are asked for more often are stale sooner.
     pub fn watch(&mut self, is_watched: bool, now: Moment) {
-        self.freshness.watched_since = is_watched.then(|| self.freshness.watched_since.unwrap_or(now));
+        self.watched_since = is_watched.then(|| self.watched_since.unwrap_or(now));
     }
 
     /// When something comes due, if no answer comes before.
     pub fn next_due(&self, now: Moment) -> Option<Moment> {
         let expiries = self.state.map_notes.iter().filter_map(|(_, note)| note.expires_at).map(|at| now.at(at));
-        let timers = [self.detectors.next_due(now), self.chat.next_due(), self.freshness().next_due(now)];
+        let timers = [self.detectors.next_due(now), self.team.next_due(), self.freshness().next_due(now)];
         timers.into_iter().flatten().chain(expiries).min()
     }
 
@@ -228,7 +220,8 @@ impl LiveState {
     /// Call it when something does.
     pub fn tick(&mut self, now: Moment) -> Outcome {
         let mut outcome = Outcome { events: self.detectors.tick(now), ..Outcome::default() };
-        outcome.events.extend(self.chat.take_dropped(now).map(|lines| WorldEvent::chat_dropped(lines, now.stamp)));
+        let (_, team, mut step) = self.parts(now, &mut outcome);
+        team.tick(&mut step);
         self.devices_due(now, &mut outcome);
         self.follow_events(now, &mut outcome);
         let expired: Vec<Arc<str>> = self
@@ -259,7 +252,14 @@ impl LiveState {
     }
 
     fn freshness(&self) -> Freshness {
-        Freshness { devices: self.heard.values().min().copied(), ..self.freshness }
+        Freshness {
+            info: self.world.info_at(),
+            time: self.world.time_at(),
+            team: self.team.heard_at(),
+            markers: self.world.markers_at(),
+            devices: self.heard.values().min().copied(),
+            watched_since: self.watched_since,
+        }
     }
 
     fn judge_freshness(&mut self, now: Moment, outcome: &mut Outcome) {
@@ -272,8 +272,8 @@ impl LiveState {
     fn connect(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
         self.connected = true;
         self.detectors.link_up(now);
+        self.team.link_up();
         // This link counts its broadcasts from 1.
-        self.team_broadcast = 0;
         self.device_broadcasts.clear();
         self.update_info(info, now, outcome);
         self.set_connection(ConnectionState::Connected, None, None, now, outcome);
@@ -307,48 +307,45 @@ impl LiveState {
     }
 
     fn map_size(&self) -> u32 {
-        self.state.server.map_size.unwrap_or_default()
+        self.world.around().map_size
+    }
+
+    /// The parts that others share, and the step that they make together.
+    fn parts<'a>(
+        &'a mut self,
+        now: Moment,
+        outcome: &'a mut Outcome,
+    ) -> (&'a mut WorldState, &'a mut TeamState, StateStep<'a>) {
+        let Self { state: document, detectors, world, team, .. } = self;
+        (world, team, StateStep { document, detectors, outcome, now })
+    }
+
+    fn update_team(&mut self, content: AppTeamInfo, now: Moment, outcome: &mut Outcome) {
+        self.update_game_notes(&content, now, outcome);
+        let (world, team, mut step) = self.parts(now, outcome);
+        team.update_members(content, &world.around(), &mut step);
     }
 
     /// Takes in what the game server says of itself.
     fn update_info(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
-        self.freshness.info = Some(now);
-        let seen = reading::world(info);
-        let wipe = self.world.as_ref().and_then(|known| known.compare(&seen));
-        let world = self.world.clone().unwrap_or_default().updated(seen);
-        if self.world.as_ref() != Some(&world) {
-            self.world = Some(world.clone());
-            outcome.world = Some(world.clone());
-        }
-        let before = self.map_size();
-        self.state.edit_server(&mut outcome.changes, |server| {
-            server.name = Some(plain_text(&info.name, 128)).filter(|name| !name.is_empty());
-            server.map_size = Some(info.map_size).filter(|size| *size != 0);
-            server.map_seed = info.seed.filter(|seed| *seed != 0);
-            server.players = Some(info.players);
-            server.max_players = Some(info.max_players);
-            server.queued_players = Some(info.queued_players);
-            server.wiped_at = Timestamp::from_unix(info.wipe_time);
-        });
-        if before != self.map_size() {
+        let (world, _, mut step) = self.parts(now, outcome);
+        let news = world.update_info(info, &mut step);
+        if news.is_resized {
             self.label_notes(&mut outcome.changes);
             self.label_devices(&mut outcome.changes);
         }
-        if let Some(wipe) = wipe {
+        if let Some(wipe) = news.wipe {
             self.wipe(&wipe, now, outcome);
         }
-        let is_known = |map: &World| map.compare(&world).is_none() && map.level == world.level;
-        outcome.map_wanted = !self.map.as_ref().is_some_and(is_known);
+        outcome.map_wanted = self.world.is_map_wanted();
     }
 
     /// A new map: nothing of the old one remains.
     fn wipe(&mut self, wipe: &Wipe, now: Moment, outcome: &mut Outcome) {
-        self.wiped_at = Some(now.stamp);
         self.detectors.wiped();
-        self.monuments.clear();
-        self.map = None;
+        let (world, _, mut step) = self.parts(now, outcome);
+        world.wipe(&mut step);
         let changes = &mut outcome.changes;
-        self.state.map_markers.replace(Section::MapMarkers, [], changes);
         self.state.map_notes.replace(Section::MapNotes, [], changes);
         let gone: Vec<_> = self.state.devices.iter().map(|(id, device)| (id.clone(), Device::clone(device))).collect();
         for (id, device) in gone {

@@ -11,7 +11,7 @@ use super::LiveState;
 use crate::{
     domain::{
         change::{Change, Section},
-        detect::{MapContext, alarm::Alarms},
+        detect::alarm::Alarms,
         device::{Device, DeviceKind, DeviceReport, Reachable, TurnBack},
         grid::{self, GridStyle},
         ids::UserId,
@@ -152,7 +152,7 @@ impl LiveState {
     }
 
     fn device_seen(&mut self, id: &Arc<str>, now: Moment, outcome: &mut Outcome) {
-        let around = MapContext { map_size: self.map_size(), monuments: &self.monuments };
+        let around = self.world.around();
         if let Some(device) = self.state.devices.get(id) {
             outcome.events.extend(self.detectors.device(&around, id, device, now));
         }
@@ -160,7 +160,7 @@ impl LiveState {
 
     /// Events about devices that are due without an answer.
     pub(super) fn devices_due(&mut self, now: Moment, outcome: &mut Outcome) {
-        let around = MapContext { map_size: self.map_size(), monuments: &self.monuments };
+        let around = self.world.around();
         for (id, device) in self.state.devices.iter() {
             outcome.events.extend(self.detectors.device_due(&around, id, device, now));
         }

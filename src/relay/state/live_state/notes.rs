@@ -30,7 +30,8 @@ impl LiveState {
         let map_size = self.map_size();
         notes.retain(|(_, note)| note.source != GAME || !self.game_notes_known);
         // They may have been read before the wipe is stored.
-        notes.retain(|(_, note)| self.wiped_at.is_none_or(|wiped| note.created_at >= wiped));
+        let wiped_at = self.world.wiped_at();
+        notes.retain(|(_, note)| wiped_at.is_none_or(|wiped| note.created_at >= wiped));
         let stored: HashSet<Arc<str>> = notes.iter().map(|(id, _)| id.clone()).collect();
         let of_users = self.state.map_notes.iter().filter(|(_, note)| note.source == USER);
         let gone: Vec<_> = of_users.filter(|(id, _)| !stored.contains(*id)).map(|(id, _)| id.clone()).collect();

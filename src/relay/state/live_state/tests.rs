@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chrono::TimeDelta;
 use serde_json::Value;
 
-use super::{LiveState, markers::TRUNCATED_BELIEVED, notes};
+use super::{LiveState, notes};
 use crate::{
     domain::{
         change::JsonPatch,
@@ -29,6 +29,7 @@ use crate::{
     relay::state::{
         game_update::{GameUpdate, PairedDevice},
         outcome::{AlarmTrigger, Outcome},
+        world_state::TRUNCATED_BELIEVED,
     },
 };
 

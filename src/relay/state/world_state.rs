@@ -1,0 +1,220 @@
+//! The game server's part of the live state: its world and map, its markers, its clock, and what it says of itself.
+
+use chrono::TimeDelta;
+
+use crate::{
+    domain::{
+        change::Section,
+        detect::{
+            MapContext,
+            wipe::{Wipe, World},
+        },
+        map::{Marker, MarkerKind},
+        monument::Monument,
+        plain_text::plain_text,
+        reporting::Reports,
+        team_command::daylight::{DayLearner, DaySpeeds, GameClock},
+        time::{Moment, Timestamp},
+    },
+    game::{
+        reading,
+        wire::{AppInfo, AppMap, AppMapMarkers, AppTime},
+    },
+    relay::state::state_step::StateStep,
+};
+
+/// Shops that may well vanish together, and answers without any after which more are believed to have.
+const FEW_SHOPS: usize = 5;
+/// See [`FEW_SHOPS`].
+pub const TRUNCATED_BELIEVED: u32 = 5;
+
+/// See the module.
+#[derive(Default)]
+pub struct WorldState {
+    monuments: Vec<Monument>,
+    /// World of the monuments; the map is asked for again when it changes.
+    map: Option<World>,
+    /// The world as it was last known, also across restarts; another one is a wipe.
+    world: Option<World>,
+    /// When a wipe was last seen.
+    wiped_at: Option<Timestamp>,
+    /// Edge length of the world, metres; 0 = not known.
+    map_size: u32,
+    /// Marker answers without shops in a row.
+    truncated: u32,
+    day: DayLearner,
+    /// The last answers of these kinds.
+    info_at: Option<Moment>,
+    time_at: Option<Moment>,
+    markers_at: Option<Moment>,
+}
+
+/// News in what a game server says of itself.
+pub struct InfoNews {
+    /// The map has another size: a place may have another label.
+    pub is_resized: bool,
+    pub wipe: Option<Wipe>,
+}
+
+impl WorldState {
+    /// The world, as far as it is known.
+    pub fn world(&self) -> Option<&World> {
+        self.world.as_ref()
+    }
+
+    /// The monuments of the world; `None` until its map is known.
+    pub fn monuments(&self) -> Option<&[Monument]> {
+        self.map.is_some().then_some(&self.monuments)
+    }
+
+    /// The map, as far as it is known.
+    pub fn around(&self) -> MapContext<'_> {
+        MapContext { map_size: self.map_size, monuments: &self.monuments }
+    }
+
+    /// When a wipe was last seen.
+    pub fn wiped_at(&self) -> Option<Timestamp> {
+        self.wiped_at
+    }
+
+    /// When the game server last said what it is.
+    pub fn info_at(&self) -> Option<Moment> {
+        self.info_at
+    }
+
+    /// When it last said which time of day it is.
+    pub fn time_at(&self) -> Option<Moment> {
+        self.time_at
+    }
+
+    /// When it last said what is on the map.
+    pub fn markers_at(&self) -> Option<Moment> {
+        self.markers_at
+    }
+
+    /// The game's clock, and what is known of its speeds.
+    pub fn day(&self) -> &DayLearner {
+        &self.day
+    }
+
+    /// Takes in the stored world. One that is known here is newer.
+    pub fn remember(&mut self, world: Option<World>, monuments: Option<Vec<Monument>>) {
+        if self.world.is_none() {
+            self.map = world.clone().filter(|_| monuments.is_some());
+            self.monuments = monuments.unwrap_or_default();
+            self.world = world;
+        }
+    }
+
+    /// Takes in the stored speeds of day and night.
+    pub fn remember_speeds(&mut self, speeds: DaySpeeds) {
+        self.day.remember(speeds);
+    }
+
+    /// The link was lost.
+    pub fn link_lost(&mut self) {
+        self.day.interrupt();
+    }
+
+    /// Takes in what the game server says of itself.
+    pub fn update_info(&mut self, info: &AppInfo, step: &mut StateStep) -> InfoNews {
+        self.info_at = Some(step.now);
+        let seen = reading::world(info);
+        let wipe = self.world.as_ref().and_then(|known| known.compare(&seen));
+        let world = self.world.clone().unwrap_or_default().updated(seen);
+        if self.world.as_ref() != Some(&world) {
+            self.world = Some(world.clone());
+            step.outcome.world = Some(world);
+        }
+        let before = std::mem::replace(&mut self.map_size, info.map_size);
+        step.edit_server(|server| {
+            server.name = Some(plain_text(&info.name, 128)).filter(|name| !name.is_empty());
+            server.map_size = Some(info.map_size).filter(|size| *size != 0);
+            server.map_seed = info.seed.filter(|seed| *seed != 0);
+            server.players = Some(info.players);
+            server.max_players = Some(info.max_players);
+            server.queued_players = Some(info.queued_players);
+            server.wiped_at = Timestamp::from_unix(info.wipe_time);
+        });
+        InfoNews { is_resized: before != self.map_size, wipe }
+    }
+
+    /// A new map: nothing of the old one remains.
+    pub fn wipe(&mut self, step: &mut StateStep) {
+        self.wiped_at = Some(step.now.stamp);
+        self.monuments.clear();
+        self.map = None;
+        step.document.map_markers.replace(Section::MapMarkers, [], &mut step.outcome.changes);
+    }
+
+    /// True if the map must be asked for.
+    pub fn is_map_wanted(&self) -> bool {
+        let is_known = |map: &World| {
+            self.world.as_ref().is_some_and(|world| map.compare(world).is_none() && map.level == world.level)
+        };
+        !self.map.as_ref().is_some_and(is_known)
+    }
+
+    /// The map of this world.
+    pub fn update_map(&mut self, map: &AppMap, step: &mut StateStep) {
+        self.monuments = reading::monuments(map);
+        self.map = self.world.clone();
+        step.outcome.world = self.world.clone();
+    }
+
+    /// The game's clock.
+    pub fn update_time(&mut self, time: &AppTime, step: &mut StateStep) {
+        let now = step.now;
+        self.time_at = Some(now);
+        let clock =
+            GameClock { hour: f64::from(time.time), sunrise: f64::from(time.sunrise), sunset: f64::from(time.sunset) };
+        if self.day.read(clock, now) {
+            step.outcome.speeds = Some(self.day.speeds());
+        }
+        let speeds = self.day.speeds();
+        let (day_seconds, night_seconds) = speeds.lengths(clock);
+        let next = speeds.left(clock).map(|left| now.stamp + left);
+        // A tenth of an hour is what a clock face shows.
+        let hour = |hour: f32| (0.0..=24.0).contains(&hour).then(|| (f64::from(hour) * 10.0).round() / 10.0);
+        step.edit_server(|server| {
+            server.hour = hour(time.time);
+            server.sunrise = hour(time.sunrise);
+            server.sunset = hour(time.sunset);
+            (server.day_seconds, server.night_seconds) = (day_seconds, night_seconds);
+            // Readings are rounded: the time that was said stays until it is off by more.
+            let is_near = |known: Timestamp, next: Timestamp| (known - next).abs() < TimeDelta::seconds(15);
+            if !server.day_night_at.zip(next).is_some_and(|(known, next)| is_near(known, next)) {
+                server.day_night_at = next;
+            }
+        });
+    }
+
+    /// The markers on the map.
+    pub fn update_markers(&mut self, markers: AppMapMarkers, step: &mut StateStep) {
+        let markers = reading::markers(markers, self.map_size);
+        if self.is_truncated(&markers, step) {
+            return;
+        }
+        self.markers_at = Some(step.now);
+        step.outcome.shops_seen = true;
+        let StateStep { document, detectors, outcome, now } = step;
+        document.map_markers.replace(Section::MapMarkers, markers, &mut outcome.changes);
+        let markers = document.map_markers.iter().map(|(id, marker)| (*id, marker));
+        outcome.events.extend(detectors.markers(&self.around(), markers, *now));
+    }
+
+    /// The kinds of things that the game server reports on its map.
+    pub fn update_reports(&mut self, reports: Reports, step: &mut StateStep) {
+        step.detectors.set_reports(reports);
+        step.edit_server(|server| server.reports = reports);
+    }
+
+    /// True if an answer has lost its shops on the way: all gone at once is not believed at first (protocol §4.1).
+    fn is_truncated(&mut self, markers: &[(u64, Marker)], step: &StateStep) -> bool {
+        let is_shop = |marker: &Marker| marker.kind == MarkerKind::VendingMachine;
+        let known = step.document.map_markers.iter().filter(|(_, marker)| is_shop(marker)).count();
+        let truncated = known > FEW_SHOPS && !markers.iter().any(|(_, marker)| is_shop(marker));
+        self.truncated = if truncated { self.truncated + 1 } else { 0 };
+        (1..TRUNCATED_BELIEVED).contains(&self.truncated)
+    }
+}
