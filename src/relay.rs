@@ -57,10 +57,11 @@
 //! market     offers of shops                                                  > state shared
 //!   shop_watcher          its link's answers into the market, watched offers out
 //! state      what is known of a paired server
-//!   live_state            pure: update in, outcome out; with the two other parts
+//!   live_state            pure: update in, outcome out; composed of the three parts
 //!   world_state           the game server's part
 //!   team_state            the team's
-//!   state_step            one document and one outcome for both of them
+//!   own_state             the paired server's own
+//!   state_step            one document and one outcome for all of them
 //!   game_update           the update
 //!   outcome               the outcome
 //!   team_chat             pure: which lines are new

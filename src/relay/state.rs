@@ -3,6 +3,7 @@
 pub mod game_update;
 pub mod live_state;
 pub mod outcome;
+pub mod own_state;
 pub mod state_step;
 pub mod team_chat;
 pub mod team_state;

@@ -1,254 +1,269 @@
 //! The live state of one paired server, and what each answer of the game server makes of it. Pure: an update in, what
-//! follows from it out. The game server's part and the team's write the same document.
+//! follows from it out. The game server's, the team's and the paired server's own part write one document.
 
-mod devices;
-mod notes;
-
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use chrono::TimeDelta;
 
 use crate::{
     domain::{
         change::{Change, Section},
-        detect::{
-            Detectors,
-            alarm::Alarms,
-            wipe::{Wipe, World},
-        },
-        device::{Device, Reachable, TurnBack},
+        detect::{Detectors, wipe::World},
+        device::{Device, DeviceKind, DeviceReport},
         freshness::Freshness,
         grid::{self, GridStyle},
+        ids::UserId,
         incident::Incident,
-        link_reason::LinkReason,
         monument::Monument,
         server_state::{ConnectionState, ServerState},
         shop::MarketGround,
-        team_command::{daylight::DayLearner, desk::ChatNotice},
+        team_command::daylight::DayLearner,
         time::{Moment, Timestamp},
-        world_event::{EventKind, WorldEvent},
+        world_event::EventKind,
     },
-    game::wire::{AppInfo, AppTeamInfo},
+    game::wire::{AppBroadcast, AppInfo, AppTeamInfo},
     relay::state::{
-        game_update::GameUpdate, outcome::Outcome, state_step::StateStep, team_state::TeamState,
+        game_update::GameUpdate, outcome::Outcome, own_state::OwnState, state_step::StateStep, team_state::TeamState,
         world_state::WorldState,
     },
 };
 
-/// A blind interval shorter than this is no event.
-const SHORTEST_GAP: TimeDelta = TimeDelta::seconds(30);
-
 /// See the module.
 pub struct LiveState {
-    state: ServerState,
+    document: ServerState,
     detectors: Detectors,
+    parts: StateParts,
+}
+
+/// The parts of a live state, which one update may concern together.
+#[derive(Default)]
+struct StateParts {
     world: WorldState,
     team: TeamState,
-    alarms: Alarms,
-    /// The game server has said which notes the team has placed; before, they are as they were stored.
-    game_notes_known: bool,
-    connected: bool,
-    /// Since when the link is down, if it ever was up.
-    blind_since: Option<Moment>,
-    /// When a link before this state was last known to be up; until there is one.
-    alive_before: Option<Timestamp>,
-    /// Since when a client watches.
-    watched_since: Option<Moment>,
-    /// Devices that ever answered, and when they last did.
-    heard: HashMap<Arc<str>, Moment>,
-    /// When each camera showed its last frame; no poll asks for them.
-    frames_at: HashMap<Arc<str>, Timestamp>,
-    /// The switches that turn back, also those that are not known yet.
-    turn_backs: HashMap<Arc<str>, TurnBack>,
-    /// The last broadcasts of this link about each device. What was asked for before is older.
-    device_broadcasts: HashMap<Arc<str>, u64>,
+    own: OwnState,
 }
 
 impl LiveState {
     /// Nothing known.
     pub fn new(now: Timestamp) -> Self {
-        Self {
-            state: ServerState::new(now),
-            detectors: Detectors::new(),
-            alarms: Alarms::new(),
-            world: WorldState::default(),
-            team: TeamState::default(),
-            game_notes_known: false,
-            connected: false,
-            blind_since: None,
-            alive_before: None,
-            watched_since: None,
-            heard: HashMap::new(),
-            frames_at: HashMap::new(),
-            turn_backs: HashMap::new(),
-            device_broadcasts: HashMap::new(),
-        }
+        Self { document: ServerState::new(now), detectors: Detectors::new(), parts: StateParts::default() }
     }
 
     /// The state that clients see.
     pub fn state(&self) -> &ServerState {
-        &self.state
+        &self.document
     }
 
     /// The monuments of the world; `None` until its map is known.
     pub fn monuments(&self) -> Option<&[Monument]> {
-        self.world.monuments()
+        self.parts.world.monuments()
     }
 
     /// When the game server last said how many players there are.
     pub fn info_at(&self) -> Option<Timestamp> {
-        self.world.info_at().map(|heard| heard.stamp)
+        self.parts.world.info_at().map(|heard| heard.stamp)
     }
 
     /// When the link was last known to be up.
     pub fn alive_at(&self, now: Moment) -> Option<Timestamp> {
-        match self.connected {
-            true => Some(now.stamp),
-            false => self.blind_since.map(|since| since.stamp).or(self.alive_before),
-        }
+        self.parts.own.alive_at(now)
     }
 
     /// The world, as far as it is known.
     pub fn world(&self) -> Option<&World> {
-        self.world.world()
+        self.parts.world.world()
     }
 
     /// Where shops are the map's own.
     pub fn ground(&self) -> MarketGround {
-        MarketGround::of(&self.world.around())
+        MarketGround::of(&self.parts.world.around())
     }
 
     /// The game's clock, and what is known of its speeds.
     pub fn day(&self) -> &DayLearner {
-        self.world.day()
+        self.parts.world.day()
     }
 
     /// The label of the grid cell of this place.
     pub fn grid_of(&self, x: f64, y: f64) -> String {
-        grid::label(GridStyle::InGame, self.map_size(), x, y)
+        grid::label(GridStyle::InGame, self.parts.world.around().map_size, x, y)
     }
 
     /// Where this member of the team is alive, if an answer not older than this says so.
     pub fn member_place(&self, player: u64, now: Moment, age: TimeDelta) -> Option<(f64, f64)> {
-        self.team.heard_at().filter(|heard| now - *heard < age)?;
-        let member = self.state.members.get(&player).filter(|member| member.alive)?;
+        self.parts.team.heard_at().filter(|heard| now - *heard < age)?;
+        let member = self.document.members.get(&player).filter(|member| member.alive)?;
         member.x.zip(member.y)
+    }
+
+    /// The devices, and when each was last heard of.
+    pub fn devices(&self) -> HashMap<Arc<str>, DeviceReport> {
+        self.parts.own.device_reports(&self.document)
+    }
+
+    /// The paired alarms of this name.
+    pub fn alarms_named(&self, name: &str) -> BTreeSet<String> {
+        let is_named = |device: &Device| device.name == name || device.label.as_deref() == Some(name);
+        let alarms = self.document.devices.iter().filter(|(_, device)| device.kind == DeviceKind::Alarm);
+        alarms.filter(|(_, device)| is_named(device)).map(|(id, _)| id.to_string()).collect()
+    }
+
+    /// A user toggles a switch: what changes is by that user.
+    pub fn toggled(&mut self, id: &str, value: Option<bool>, by: UserId, now: Moment) {
+        self.detectors.devices.toggled(id, value, by, now);
     }
 
     /// Applies an update.
     pub fn update(&mut self, update: GameUpdate, now: Moment) -> Outcome {
+        self.step(now, |parts, step| {
+            parts.apply(update, step);
+            parts.follow_events(step);
+            // New stale sections are for the tick; those that were stale may be fresh again.
+            if !step.document.server.stale.is_empty() {
+                parts.judge_freshness(step);
+            }
+        })
+    }
+
+    /// A user begins to watch, or the last one stops: sections that are asked for more often are stale sooner.
+    pub fn watch(&mut self, is_watched: bool, now: Moment) {
+        self.parts.own.watch(is_watched, now);
+    }
+
+    /// When something comes due, if no answer comes before.
+    pub fn next_due(&self, now: Moment) -> Option<Moment> {
+        let Self { document, detectors, parts } = self;
+        let timers = [
+            detectors.next_due(now),
+            parts.team.next_due(),
+            parts.freshness().next_due(now),
+            parts.own.notes_due(document, now),
+        ];
+        timers.into_iter().flatten().min()
+    }
+
+    /// Does all that comes due without an answer: timers of detectors, notes that expire, sections that become stale.
+    /// Call it when something does.
+    pub fn tick(&mut self, now: Moment) -> Outcome {
+        self.step(now, |parts, step| {
+            step.outcome.events = step.detectors.tick(now);
+            parts.team.tick(step);
+            parts.own.devices_due(&parts.world.around(), step);
+            parts.follow_events(step);
+            parts.own.expire_notes(step);
+            parts.judge_freshness(step);
+        })
+    }
+
+    /// Shows a raid incident as it is now; none: no longer.
+    pub fn show_incident(&mut self, id: &str, incident: Option<&Incident>, changes: &mut Vec<Change>) {
+        self.document.raids.put(Section::Raids, id.into(), incident.cloned(), changes);
+    }
+
+    fn step(&mut self, now: Moment, make: impl FnOnce(&mut StateParts, &mut StateStep)) -> Outcome {
+        let Self { document, detectors, parts } = self;
         let mut outcome = Outcome::default();
-        let (world, team, step) = &mut self.parts(now, &mut outcome);
+        make(parts, &mut StateStep { document, detectors, outcome: &mut outcome, now });
+        outcome
+    }
+}
+
+impl StateParts {
+    fn apply(&mut self, update: GameUpdate, step: &mut StateStep) {
+        let Self { world, team, own } = self;
         match update {
             GameUpdate::StoredWorld { world: stored, monuments, alive_until, reports, speeds } => {
                 world.remember_speeds(speeds);
+                if own.remember_alive(alive_until) {
+                    world.update_reports(reports, step);
+                }
                 world.remember(stored, monuments);
-                if !self.connected && self.blind_since.is_none() {
-                    self.alive_before = alive_until;
-                    let (world, _, mut step) = self.parts(now, &mut outcome);
-                    world.update_reports(reports, &mut step);
-                }
             }
-            GameUpdate::Connected(info) => self.connect(&info, now, &mut outcome),
+            GameUpdate::Connected(info) => self.connect(&info, step),
             GameUpdate::Disconnected { state, reason, next_attempt_at } => {
-                if std::mem::take(&mut self.connected) {
-                    self.detectors.link_lost(now);
-                    self.world.link_lost();
-                    self.team.link_lost();
-                    self.blind_since = Some(now);
+                if own.link_lost(step.now) {
+                    step.detectors.link_lost(step.now);
+                    world.link_lost();
+                    team.link_lost();
                 }
-                self.set_connection(state, reason, next_attempt_at, now, &mut outcome);
+                own.show_connection(state, reason, next_attempt_at, step);
             }
-            GameUpdate::Info(info) => self.update_info(&info, now, &mut outcome),
+            GameUpdate::Info(info) => self.update_info(&info, step),
             GameUpdate::Time(time) => world.update_time(&time, step),
             GameUpdate::Team(answer) => {
                 if let Some(content) = team.unless_late(answer) {
-                    self.update_team(content, now, &mut outcome);
+                    self.update_team(content, step);
                 }
             }
             GameUpdate::Chat(chat) => team.update_chat(chat, step),
             GameUpdate::Reports(reports) => world.update_reports(reports, step),
             GameUpdate::Markers(markers) => world.update_markers(markers, step),
             GameUpdate::Map(map) => world.update_map(&map, step),
-            GameUpdate::Devices(known) => self.update_devices(known, &mut outcome),
-            GameUpdate::Notes(notes) => self.update_notes(notes, &mut outcome.changes),
-            GameUpdate::Timers(timers) => self.state.timers.replace(Section::Timers, timers, &mut outcome.changes),
-            GameUpdate::TurnBacks(backs) => self.show_turn_backs(backs, &mut outcome.changes),
-            GameUpdate::ChatNotice(notice) => {
-                self.state.edit_team(&mut outcome.changes, |team| team.chat_notice = notice.map(ChatNotice::word));
-            }
-            GameUpdate::NoteDeleted(id) => self.delete_note(id, &mut outcome.changes),
-            GameUpdate::Device { device, answer } => self.update_device(device, answer, now, &mut outcome),
-            GameUpdate::Camera { device, reachable, frame_at } => {
-                self.camera_seen(device, reachable, frame_at, &mut outcome);
-            }
-            GameUpdate::Broadcast(number, broadcast) => {
-                if let Some(changed) = broadcast.entity_changed {
-                    self.device_changed(changed, number, now, &mut outcome);
-                }
-                if let Some(changed) = broadcast.team_changed {
-                    self.team.note_broadcast(number);
-                    self.update_team(changed.team_info, now, &mut outcome);
-                }
-                if let Some(said) = broadcast.team_message {
-                    let (_, team, mut step) = self.parts(now, &mut outcome);
-                    team.hear(said.message, &mut step);
-                }
-            }
+            GameUpdate::Devices(known) => own.update_devices(known, &world.around(), step),
+            GameUpdate::Notes(notes) => own.update_notes(notes, &world.around(), world.wiped_at(), step),
+            GameUpdate::Timers(timers) => own.update_timers(timers, step),
+            GameUpdate::TurnBacks(backs) => own.show_turn_backs(backs, step),
+            GameUpdate::ChatNotice(notice) => own.show_chat_notice(notice, step),
+            GameUpdate::NoteDeleted(id) => own.delete_note(id, step),
+            GameUpdate::Device { device, answer } => own.update_device(device, answer, &world.around(), step),
+            GameUpdate::Camera { device, reachable, frame_at } => own.camera_seen(device, reachable, frame_at, step),
+            GameUpdate::Broadcast(number, broadcast) => self.update_by_broadcast(number, *broadcast, step),
         }
-        self.follow_events(now, &mut outcome);
-        // New stale sections are for the tick; those that were stale may be fresh again.
-        if !self.state.server.stale.is_empty() {
-            self.judge_freshness(now, &mut outcome);
-        }
-        outcome
     }
 
-    /// A user begins to watch, or the last one stops: sections that are asked for more often are stale sooner.
-    pub fn watch(&mut self, is_watched: bool, now: Moment) {
-        self.watched_since = is_watched.then(|| self.watched_since.unwrap_or(now));
-    }
-
-    /// When something comes due, if no answer comes before.
-    pub fn next_due(&self, now: Moment) -> Option<Moment> {
-        let expiries = self.state.map_notes.iter().filter_map(|(_, note)| note.expires_at).map(|at| now.at(at));
-        let timers = [self.detectors.next_due(now), self.team.next_due(), self.freshness().next_due(now)];
-        timers.into_iter().flatten().chain(expiries).min()
-    }
-
-    /// Does all that comes due without an answer: timers of detectors, notes that expire, sections that become stale.
-    /// Call it when something does.
-    pub fn tick(&mut self, now: Moment) -> Outcome {
-        let mut outcome = Outcome { events: self.detectors.tick(now), ..Outcome::default() };
-        let (_, team, mut step) = self.parts(now, &mut outcome);
-        team.tick(&mut step);
-        self.devices_due(now, &mut outcome);
-        self.follow_events(now, &mut outcome);
-        let expired: Vec<Arc<str>> = self
-            .state
-            .map_notes
-            .iter()
-            .filter(|(_, note)| note.expires_at.is_some_and(|at| at <= now.stamp))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in expired {
-            self.state.map_notes.put(Section::MapNotes, id, None, &mut outcome.changes);
+    fn update_by_broadcast(&mut self, number: u64, broadcast: AppBroadcast, step: &mut StateStep) {
+        if let Some(changed) = broadcast.entity_changed {
+            self.own.device_changed(changed, number, &self.world.around(), step);
         }
-        self.judge_freshness(now, &mut outcome);
-        outcome
+        if let Some(changed) = broadcast.team_changed {
+            self.team.note_broadcast(number);
+            self.update_team(changed.team_info, step);
+        }
+        if let Some(said) = broadcast.team_message {
+            self.team.hear(said.message, step);
+        }
+    }
+
+    fn update_team(&mut self, team: AppTeamInfo, step: &mut StateStep) {
+        let around = self.world.around();
+        self.own.update_game_notes(&team, &around, step);
+        self.team.update_members(team, &around, step);
+    }
+
+    fn connect(&mut self, info: &AppInfo, step: &mut StateStep) {
+        step.detectors.link_up(step.now);
+        self.team.link_up();
+        self.own.link_up();
+        self.update_info(info, step);
+        self.own.show_connection(ConnectionState::Connected, None, None, step);
+        self.own.end_gap(step);
+    }
+
+    fn update_info(&mut self, info: &AppInfo, step: &mut StateStep) {
+        let Self { world, own, .. } = self;
+        let news = world.update_info(info, step);
+        if news.is_resized {
+            own.relabel(&world.around(), step);
+        }
+        if let Some(wipe) = news.wipe {
+            step.detectors.wiped();
+            world.wipe(step);
+            own.wipe(step);
+            step.outcome.events.push(wipe.event(step.now.stamp));
+        }
+        step.outcome.map_wanted = world.is_map_wanted();
     }
 
     /// Deaths are noted. What changes within shops is left out of the events: it concerns those who watch an item, not
     /// everybody.
-    fn follow_events(&mut self, now: Moment, outcome: &mut Outcome) {
-        outcome.events.retain(|event| event.kind != EventKind::Shop || matches!(event.action, "opened" | "removed"));
-        self.note_deaths(now, outcome);
-        outcome.reported = self.detectors.devices.take_changed();
-    }
-
-    /// Shows a raid incident as it is now; none: no longer.
-    pub fn show_incident(&mut self, id: &str, incident: Option<&Incident>, changes: &mut Vec<Change>) {
-        self.state.raids.put(Section::Raids, id.into(), incident.cloned(), changes);
+    fn follow_events(&self, step: &mut StateStep) {
+        let is_for_all = |kind: EventKind, action| kind != EventKind::Shop || matches!(action, "opened" | "removed");
+        step.outcome.events.retain(|event| is_for_all(event.kind, event.action));
+        self.own.note_deaths(step);
+        step.outcome.reported = step.detectors.devices.take_changed();
     }
 
     fn freshness(&self) -> Freshness {
@@ -257,119 +272,16 @@ impl LiveState {
             time: self.world.time_at(),
             team: self.team.heard_at(),
             markers: self.world.markers_at(),
-            devices: self.heard.values().min().copied(),
-            watched_since: self.watched_since,
+            devices: self.own.devices_heard_at(),
+            watched_since: self.own.watched_since(),
         }
     }
 
-    fn judge_freshness(&mut self, now: Moment, outcome: &mut Outcome) {
-        let stale = self.freshness().stale(now);
-        if stale != self.state.server.stale {
-            self.state.edit_server(&mut outcome.changes, |server| server.stale = stale);
+    fn judge_freshness(&self, step: &mut StateStep) {
+        let stale = self.freshness().stale(step.now);
+        if stale != step.document.server.stale {
+            step.edit_server(|server| server.stale = stale);
         }
-    }
-
-    fn connect(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
-        self.connected = true;
-        self.detectors.link_up(now);
-        self.team.link_up();
-        // This link counts its broadcasts from 1.
-        self.device_broadcasts.clear();
-        self.update_info(info, now, outcome);
-        self.set_connection(ConnectionState::Connected, None, None, now, outcome);
-        // While this service was away, there is only the time of day to go by.
-        let before = self.alive_before.take();
-        self.alarms.link_up(self.blind_since.or(before.map(|until| now.at(until))));
-        let before = before.map(|until| (until, now.stamp - until));
-        let blind = self.blind_since.take().map(|since| (since.stamp, now - since)).or(before);
-        if let Some((since, length)) = blind.filter(|(_, length)| *length >= SHORTEST_GAP) {
-            outcome.events.push(gap(since, now.stamp, length));
-        }
-    }
-
-    fn set_connection(
-        &mut self,
-        state: ConnectionState,
-        reason: Option<LinkReason>,
-        next_attempt_at: Option<Timestamp>,
-        now: Moment,
-        outcome: &mut Outcome,
-    ) {
-        let before = outcome.changes.len();
-        self.state.edit_server(&mut outcome.changes, |server| {
-            if server.connection != state {
-                (server.connection, server.since) = (state, now.stamp);
-            }
-            server.reason = reason;
-            server.next_attempt_at = next_attempt_at;
-        });
-        outcome.connection_changed |= outcome.changes.len() > before;
-    }
-
-    fn map_size(&self) -> u32 {
-        self.world.around().map_size
-    }
-
-    /// The parts that others share, and the step that they make together.
-    fn parts<'a>(
-        &'a mut self,
-        now: Moment,
-        outcome: &'a mut Outcome,
-    ) -> (&'a mut WorldState, &'a mut TeamState, StateStep<'a>) {
-        let Self { state: document, detectors, world, team, .. } = self;
-        (world, team, StateStep { document, detectors, outcome, now })
-    }
-
-    fn update_team(&mut self, content: AppTeamInfo, now: Moment, outcome: &mut Outcome) {
-        self.update_game_notes(&content, now, outcome);
-        let (world, team, mut step) = self.parts(now, outcome);
-        team.update_members(content, &world.around(), &mut step);
-    }
-
-    /// Takes in what the game server says of itself.
-    fn update_info(&mut self, info: &AppInfo, now: Moment, outcome: &mut Outcome) {
-        let (world, _, mut step) = self.parts(now, outcome);
-        let news = world.update_info(info, &mut step);
-        if news.is_resized {
-            self.label_notes(&mut outcome.changes);
-            self.label_devices(&mut outcome.changes);
-        }
-        if let Some(wipe) = news.wipe {
-            self.wipe(&wipe, now, outcome);
-        }
-        outcome.map_wanted = self.world.is_map_wanted();
-    }
-
-    /// A new map: nothing of the old one remains.
-    fn wipe(&mut self, wipe: &Wipe, now: Moment, outcome: &mut Outcome) {
-        self.detectors.wiped();
-        let (world, _, mut step) = self.parts(now, outcome);
-        world.wipe(&mut step);
-        let changes = &mut outcome.changes;
-        self.state.map_notes.replace(Section::MapNotes, [], changes);
-        let gone: Vec<_> = self.state.devices.iter().map(|(id, device)| (id.clone(), Device::clone(device))).collect();
-        for (id, device) in gone {
-            let removed = Device { reachable: Reachable::Removed, value: None, storage: None, ..device };
-            self.state.devices.put(Section::Devices, id, Some(removed), changes);
-        }
-        outcome.events.push(wipe.event(now.stamp));
-    }
-}
-
-/// The interval in which the link was down.
-fn gap(since: Timestamp, now: Timestamp, length: TimeDelta) -> WorldEvent {
-    let mut data = serde_json::Map::new();
-    data.insert("from".to_owned(), since.to_wire().into());
-    data.insert("to".to_owned(), now.to_wire().into());
-    WorldEvent {
-        kind: EventKind::Gap,
-        action: "ended",
-        grid: String::new(),
-        x: None,
-        y: None,
-        ts: now,
-        title: format!("No answers from the game server for {} s", length.num_seconds()),
-        data,
     }
 }
 

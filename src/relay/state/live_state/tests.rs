@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chrono::TimeDelta;
 use serde_json::Value;
 
-use super::{LiveState, notes};
+use super::LiveState;
 use crate::{
     domain::{
         change::JsonPatch,
@@ -29,6 +29,7 @@ use crate::{
     relay::state::{
         game_update::{GameUpdate, PairedDevice},
         outcome::{AlarmTrigger, Outcome},
+        own_state::notes,
         world_state::TRUNCATED_BELIEVED,
     },
 };

@@ -1,21 +1,18 @@
-//! The devices in the live state: which are paired, what they answer, what is broadcast about them.
+//! The devices of a paired server: which are paired, what they answer, what is broadcast about them.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use chrono::TimeDelta;
 
-use super::LiveState;
+use super::OwnState;
 use crate::{
     domain::{
-        change::{Change, Section},
-        detect::alarm::Alarms,
+        change::Section,
+        detect::{MapContext, alarm::Alarms},
         device::{Device, DeviceKind, DeviceReport, Reachable, TurnBack},
         grid::{self, GridStyle},
-        ids::UserId,
         incident::DevicePlace,
+        server_state::ServerState,
         time::{Moment, Timestamp},
     },
     game::{
@@ -26,6 +23,7 @@ use crate::{
     relay::state::{
         game_update::PairedDevice,
         outcome::{AlarmTrigger, Outcome},
+        state_step::StateStep,
     },
 };
 
@@ -37,100 +35,111 @@ fn device_place(place: Option<(f64, f64)>, map_size: u32) -> DevicePlace {
     DevicePlace { x: Some(x), y: Some(y), grid: grid::label(GridStyle::InGame, map_size, x, y) }
 }
 
-impl LiveState {
-    pub(super) fn update_devices(&mut self, known: HashMap<Arc<str>, PairedDevice>, outcome: &mut Outcome) {
+impl OwnState {
+    /// The devices that are paired now.
+    pub fn update_devices(
+        &mut self,
+        known: HashMap<Arc<str>, PairedDevice>,
+        around: &MapContext,
+        step: &mut StateStep,
+    ) {
         self.heard.retain(|id, _| known.contains_key(id));
         self.frames_at.retain(|id, _| known.contains_key(id));
-        self.device_broadcasts.retain(|id, _| known.contains_key(id));
-        self.detectors.devices.retain(|id| known.contains_key(id));
+        self.last_broadcasts.retain(|id, _| known.contains_key(id));
+        step.detectors.devices.retain(|id| known.contains_key(id));
         // One that is paired again is a new one.
         let unpaired = self.alarms.retain(|id| known.contains_key(id));
-        outcome.alarm_values.extend(unpaired.into_iter().map(|id| (id.into(), None)));
-        let map_size = self.map_size();
+        step.outcome.alarm_values.extend(unpaired.into_iter().map(|id| (id.into(), None)));
         let device = |(id, known): (Arc<str>, PairedDevice)| {
             let PairedDevice { kind, name, label, last_value, reported, place } = known;
             if let Some(value) = last_value {
                 self.alarms.remember(&id, value);
             }
             if let Some(reported) = reported {
-                self.detectors.devices.remember(&id, reported);
+                step.detectors.devices.remember(&id, reported);
             }
-            let place = device_place(place, map_size);
+            let place = device_place(place, around.map_size);
             let turns_back = self.turn_backs.get(&id).copied();
             let (value, storage, reachable) = (None, None, Reachable::Pending);
-            let device = match self.state.devices.get(&id) {
+            let device = match step.document.devices.get(&id) {
                 Some(device) => Device { name, label, place, ..Device::clone(device) },
                 None => Device { kind, name, label, place, value, reachable, storage, turns_back },
             };
             (id, device)
         };
         let devices: Vec<_> = known.into_iter().map(device).collect();
-        self.state.devices.replace(Section::Devices, devices, &mut outcome.changes);
+        step.document.devices.replace(Section::Devices, devices, &mut step.outcome.changes);
     }
 
     /// The map has this size now: a place may have another label.
-    pub(super) fn label_devices(&mut self, changes: &mut Vec<Change>) {
-        let map_size = self.map_size();
-        let all: Vec<_> = self.state.devices.iter().map(|(id, device)| (id.clone(), Device::clone(device))).collect();
-        for (id, device) in all {
-            let place = device_place(device.place.x.zip(device.place.y), map_size);
-            self.state.devices.put(Section::Devices, id, Some(Device { place, ..device }), changes);
+    pub(super) fn label_devices(&self, around: &MapContext, step: &mut StateStep) {
+        for (id, device) in all_devices(step.document) {
+            let place = device_place(device.place.x.zip(device.place.y), around.map_size);
+            show(id, Device { place, ..device }, step);
         }
     }
 
-    pub(super) fn show_turn_backs(&mut self, backs: HashMap<Arc<str>, TurnBack>, changes: &mut Vec<Change>) {
+    /// A new map: all devices are gone.
+    pub(super) fn remove_devices(&self, step: &mut StateStep) {
+        for (id, device) in all_devices(step.document) {
+            show(id, Device { reachable: Reachable::Removed, value: None, storage: None, ..device }, step);
+        }
+    }
+
+    /// The switches that turn back, all of them.
+    pub fn show_turn_backs(&mut self, backs: HashMap<Arc<str>, TurnBack>, step: &mut StateStep) {
         let before = std::mem::replace(&mut self.turn_backs, backs);
         let ids = before.keys().chain(self.turn_backs.keys().filter(|id| !before.contains_key(*id)));
         for id in ids {
             let turns_back = self.turn_backs.get(id).copied();
             if turns_back != before.get(id).copied()
-                && let Some(device) = self.state.devices.get(id).map(|device| Device::clone(device))
+                && let Some(device) = step.document.devices.get(id).map(|device| Device::clone(device))
             {
-                self.state.devices.put(Section::Devices, id.clone(), Some(Device { turns_back, ..device }), changes);
+                show(id.clone(), Device { turns_back, ..device }, step);
             }
         }
     }
 
     /// The devices, and when each was last heard of.
-    pub fn devices(&self) -> HashMap<Arc<str>, DeviceReport> {
+    pub fn device_reports(&self, document: &ServerState) -> HashMap<Arc<str>, DeviceReport> {
         let report = |(id, device): (&Arc<str>, &Arc<Device>)| {
             let heard = self.heard.get(id).map(|heard| heard.stamp);
             let as_of = heard.or_else(|| self.frames_at.get(id).copied());
             (id.clone(), DeviceReport { device: Device::clone(device), as_of })
         };
-        self.state.devices.iter().map(report).collect()
+        document.devices.iter().map(report).collect()
     }
 
-    /// The paired alarms of this name.
-    pub fn alarms_named(&self, name: &str) -> BTreeSet<String> {
-        let is_named = |device: &Device| device.name == name || device.label.as_deref() == Some(name);
-        let alarms = self.state.devices.iter().filter(|(_, device)| device.kind == DeviceKind::Alarm);
-        alarms.filter(|(_, device)| is_named(device)).map(|(id, _)| id.to_string()).collect()
+    /// The oldest answer of a device.
+    pub fn devices_heard_at(&self) -> Option<Moment> {
+        self.heard.values().min().copied()
     }
 
-    pub(super) fn update_device(
+    /// A device's answer, or why there is none.
+    pub fn update_device(
         &mut self,
         id: Arc<str>,
         answer: Result<Answered<Option<AppEntityInfo>>, AskError>,
-        now: Moment,
-        outcome: &mut Outcome,
+        around: &MapContext,
+        step: &mut StateStep,
     ) {
-        let Some(device) = self.state.devices.get(&id) else { return };
+        let Some(device) = step.document.devices.get(&id) else { return };
         let mut device = Device::clone(device);
+        let now = step.now;
         match answer {
             Ok(Answered { asked_after, content: Some(info) }) => {
                 self.heard.insert(id.clone(), now);
-                match self.device_broadcasts.get(&id) {
+                match self.last_broadcasts.get(&id) {
                     Some(&number) if number > asked_after => {
-                        self.answered_late(&id, &mut device, info, asked_after, number, now, outcome);
+                        self.answered_late(&id, &mut device, info, asked_after, number, step);
                     }
                     _ => {
                         device.kind = reading::device_kind(info.r#type);
                         reading::read_payload(&mut device, info.payload);
                         if let Some(value) = alarm_value(&device) {
                             let unseen_since = self.alarms.unseen_since(&id);
-                            let triggers = self.observe(&id, outcome, |alarms| alarms.answered(&id, value, now));
-                            trigger_if(triggers, &id, &device, unseen_since, outcome);
+                            let triggers = self.observe(&id, step.outcome, |alarms| alarms.answered(&id, value, now));
+                            trigger_if(triggers, &id, &device, unseen_since, step.outcome);
                         }
                     }
                 }
@@ -138,7 +147,7 @@ impl LiveState {
             Err(AskError::Refused(word)) if word == "not_found" => {
                 self.heard.insert(id.clone(), now);
                 // The device is asked once more before an event says so.
-                outcome.ask_again = (device.reachable != Reachable::Removed).then(|| id.clone());
+                step.outcome.ask_again = (device.reachable != Reachable::Removed).then(|| id.clone());
                 device = Device { reachable: Reachable::Removed, value: None, storage: None, ..device };
             }
             Ok(_) | Err(_) => {
@@ -147,51 +156,38 @@ impl LiveState {
                 }
             }
         }
-        self.state.devices.put(Section::Devices, id.clone(), Some(device), &mut outcome.changes);
-        self.device_seen(&id, now, outcome);
-    }
-
-    fn device_seen(&mut self, id: &Arc<str>, now: Moment, outcome: &mut Outcome) {
-        let around = self.world.around();
-        if let Some(device) = self.state.devices.get(id) {
-            outcome.events.extend(self.detectors.device(&around, id, device, now));
-        }
+        show(id.clone(), device, step);
+        see(&id, around, step);
     }
 
     /// Events about devices that are due without an answer.
-    pub(super) fn devices_due(&mut self, now: Moment, outcome: &mut Outcome) {
-        let around = self.world.around();
-        for (id, device) in self.state.devices.iter() {
-            outcome.events.extend(self.detectors.device_due(&around, id, device, now));
+    pub fn devices_due(&self, around: &MapContext, step: &mut StateStep) {
+        let StateStep { document, detectors, outcome, now } = step;
+        for (id, device) in document.devices.iter() {
+            outcome.events.extend(detectors.device_due(around, id, device, *now));
         }
     }
 
-    /// A user toggles a switch: what changes is by that user.
-    pub fn toggled(&mut self, id: &str, value: Option<bool>, by: UserId, now: Moment) {
-        self.detectors.devices.toggled(id, value, by, now);
-    }
-
     /// A camera showed a frame of this time, or none.
-    pub(super) fn camera_seen(
+    pub fn camera_seen(
         &mut self,
         id: Arc<str>,
         reachable: Reachable,
         frame_at: Option<Timestamp>,
-        outcome: &mut Outcome,
+        step: &mut StateStep,
     ) {
-        let known = self.state.devices.get(&id).filter(|device| device.kind == DeviceKind::Camera);
+        let known = step.document.devices.get(&id).filter(|device| device.kind == DeviceKind::Camera);
         if let Some(device) = known {
             if let Some(at) = frame_at {
                 self.frames_at.insert(id.clone(), at);
             }
             let device = Device { reachable, ..Device::clone(device) };
-            self.state.devices.put(Section::Devices, id, Some(device), &mut outcome.changes);
+            show(id, device, step);
         }
     }
 
     /// An answer that was asked for before the last broadcast about the device, and may be older: what the broadcast
     /// said stays.
-    #[expect(clippy::too_many_arguments, reason = "the answer in its parts")]
     fn answered_late(
         &mut self,
         id: &Arc<str>,
@@ -199,9 +195,10 @@ impl LiveState {
         info: AppEntityInfo,
         asked_after: u64,
         number: u64,
-        now: Moment,
-        outcome: &mut Outcome,
+        step: &mut StateStep,
     ) {
+        let StateStep { outcome, now, .. } = step;
+        let now = *now;
         let was_unknown = device.kind == DeviceKind::Unknown;
         let answered = info.payload.value;
         device.kind = reading::device_kind(info.r#type);
@@ -244,28 +241,46 @@ impl LiveState {
         triggers
     }
 
-    pub(super) fn device_changed(
+    /// The broadcast of this number is about a device.
+    pub fn device_changed(
         &mut self,
         changed: AppEntityChanged,
         number: u64,
-        now: Moment,
-        outcome: &mut Outcome,
+        around: &MapContext,
+        step: &mut StateStep,
     ) {
+        let now = step.now;
         let id: Arc<str> = changed.entity_id.to_string().into();
-        let Some(device) = self.state.devices.get(&id) else { return };
+        let Some(device) = step.document.devices.get(&id) else { return };
         let mut device = Device::clone(device);
         self.heard.insert(id.clone(), now);
-        self.device_broadcasts.insert(id.clone(), number);
+        self.last_broadcasts.insert(id.clone(), number);
         reading::read_payload(&mut device, changed.payload);
         if device.storage.as_ref().is_some_and(|storage| storage.has_protection) {
-            outcome.ask_again = Some(id.clone());
+            step.outcome.ask_again = Some(id.clone());
         }
         if let Some(value) = alarm_value(&device) {
-            let triggers = self.observe(&id, outcome, |alarms| alarms.changed(&id, value, number, now));
-            trigger_if(triggers, &id, &device, None, outcome);
+            let triggers = self.observe(&id, step.outcome, |alarms| alarms.changed(&id, value, number, now));
+            trigger_if(triggers, &id, &device, None, step.outcome);
         }
-        self.state.devices.put(Section::Devices, id.clone(), Some(device), &mut outcome.changes);
-        self.device_seen(&id, now, outcome);
+        show(id.clone(), device, step);
+        see(&id, around, step);
+    }
+}
+
+fn all_devices(document: &ServerState) -> Vec<(Arc<str>, Device)> {
+    document.devices.iter().map(|(id, device)| (id.clone(), Device::clone(device))).collect()
+}
+
+fn show(id: Arc<str>, device: Device, step: &mut StateStep) {
+    step.document.devices.put(Section::Devices, id, Some(device), &mut step.outcome.changes);
+}
+
+/// Events about a device that has answered, or about which something was broadcast.
+fn see(id: &Arc<str>, around: &MapContext, step: &mut StateStep) {
+    let StateStep { document, detectors, outcome, now } = step;
+    if let Some(device) = document.devices.get(id) {
+        outcome.events.extend(detectors.device(around, id, device, *now));
     }
 }
 

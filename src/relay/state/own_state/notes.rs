@@ -1,81 +1,82 @@
-//! The map notes in the live state: the game's own, those of users, and those of deaths.
+//! The map notes of a paired server: the game's own, those of users, and those of deaths.
 
 use std::{collections::HashSet, sync::Arc};
 
 use chrono::TimeDelta;
 
-use super::LiveState;
+use super::OwnState;
 use crate::{
     domain::{
-        change::{Change, Section},
+        change::Section,
+        detect::MapContext,
         grid::{self, GridStyle},
         map::{DEATH_NOTE, MapNote, NoteSource},
-        time::Moment,
+        server_state::ServerState,
+        time::{Moment, Timestamp},
         world_event::EventKind,
     },
     game::{reading, wire::AppTeamInfo},
-    relay::state::outcome::Outcome,
+    relay::state::state_step::StateStep,
 };
 
-pub(super) const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
+/// The time for which the note of a death is shown.
+pub const DEATH_NOTE_LIFE: TimeDelta = TimeDelta::minutes(30);
 /// Notes of deaths on the map, the newest.
-pub(super) const DEATH_NOTES: usize = 100;
+pub const DEATH_NOTES: usize = 100;
 const USER: &str = NoteSource::User.word();
 const GAME: &str = NoteSource::Game.word();
 const DETECTOR: &str = NoteSource::Detector.word();
 
-impl LiveState {
+impl OwnState {
     /// The stored notes: all of users, and those of deaths and of the game that may not be known since a restart.
-    pub(super) fn update_notes(&mut self, mut notes: Vec<(Arc<str>, MapNote)>, changes: &mut Vec<Change>) {
-        let map_size = self.map_size();
+    /// Notes from before the last wipe are of another world.
+    pub fn update_notes(
+        &self,
+        mut notes: Vec<(Arc<str>, MapNote)>,
+        around: &MapContext,
+        wiped_at: Option<Timestamp>,
+        step: &mut StateStep,
+    ) {
         notes.retain(|(_, note)| note.source != GAME || !self.game_notes_known);
         // They may have been read before the wipe is stored.
-        let wiped_at = self.world.wiped_at();
         notes.retain(|(_, note)| wiped_at.is_none_or(|wiped| note.created_at >= wiped));
         let stored: HashSet<Arc<str>> = notes.iter().map(|(id, _)| id.clone()).collect();
-        let of_users = self.state.map_notes.iter().filter(|(_, note)| note.source == USER);
+        let of_users = step.document.map_notes.iter().filter(|(_, note)| note.source == USER);
         let gone: Vec<_> = of_users.filter(|(id, _)| !stored.contains(*id)).map(|(id, _)| id.clone()).collect();
         for id in gone {
-            self.state.map_notes.put(Section::MapNotes, id, None, changes);
+            put(id, None, step);
         }
         for (id, note) in notes {
-            let grid = grid::label(GridStyle::InGame, map_size, note.x, note.y);
-            self.state.map_notes.put(Section::MapNotes, id, Some(MapNote { grid, ..note }), changes);
+            put_labelled(id, note, around, step);
         }
-        self.prune_deaths(changes);
+        prune_deaths(step);
     }
 
-    pub(super) fn delete_note(&mut self, id: String, changes: &mut Vec<Change>) {
-        self.state.map_notes.put(Section::MapNotes, id.into(), None, changes);
-    }
-
-    /// The notes that are not the game's.
-    fn own_notes(&self) -> Vec<(Arc<str>, MapNote)> {
-        let own = self.state.map_notes.iter().filter(|(_, note)| note.source != GAME);
-        own.map(|(id, note)| (id.clone(), MapNote::clone(note))).collect()
+    /// A user deleted a note.
+    pub fn delete_note(&self, id: String, step: &mut StateStep) {
+        put(id.into(), None, step);
     }
 
     /// The map has this size now: a place may have another label.
-    pub(super) fn label_notes(&mut self, changes: &mut Vec<Change>) {
-        let map_size = self.map_size();
-        for (id, note) in self.own_notes() {
-            let grid = grid::label(GridStyle::InGame, map_size, note.x, note.y);
-            self.state.map_notes.put(Section::MapNotes, id, Some(MapNote { grid, ..note }), changes);
+    pub(super) fn label_notes(&self, around: &MapContext, step: &mut StateStep) {
+        for (id, note) in notes_of_others(step.document) {
+            put_labelled(id, note, around, step);
         }
     }
 
     /// Notes of the game come and go with the team's answer; those of other sources stay.
-    pub(super) fn update_game_notes(&mut self, team: &AppTeamInfo, now: Moment, outcome: &mut Outcome) {
-        let notes = reading::notes(team, self.map_size());
-        let others = self.own_notes();
+    pub fn update_game_notes(&mut self, team: &AppTeamInfo, around: &MapContext, step: &mut StateStep) {
+        let notes = reading::notes(team, around.map_size);
+        let others = notes_of_others(step.document);
+        let StateStep { document, outcome, now, .. } = step;
         let notes = notes.into_iter().map(|(id, seen)| {
             let id = Arc::from(id);
-            let since = self.state.map_notes.get(&id).map_or(now.stamp, |note| note.created_at);
+            let since = document.map_notes.get(&id).map_or(now.stamp, |note| note.created_at);
             (id, seen.since(since))
         });
         let notes: Vec<_> = notes.collect();
         let before = outcome.changes.len();
-        self.state.map_notes.replace(
+        document.map_notes.replace(
             Section::MapNotes,
             others.into_iter().chain(notes.iter().cloned()),
             &mut outcome.changes,
@@ -86,8 +87,24 @@ impl LiveState {
         }
     }
 
+    /// When the next note expires.
+    pub fn notes_due(&self, document: &ServerState, now: Moment) -> Option<Moment> {
+        document.map_notes.iter().filter_map(|(_, note)| note.expires_at).map(|at| now.at(at)).min()
+    }
+
+    /// Takes away the notes that have expired.
+    pub fn expire_notes(&self, step: &mut StateStep) {
+        let notes = step.document.map_notes.iter();
+        let expired = notes.filter(|(_, note)| note.expires_at.is_some_and(|at| at <= step.now.stamp));
+        let expired: Vec<Arc<str>> = expired.map(|(id, _)| id.clone()).collect();
+        for id in expired {
+            put(id, None, step);
+        }
+    }
+
     /// A death becomes a note on the map.
-    pub(super) fn note_deaths(&mut self, now: Moment, outcome: &mut Outcome) {
+    pub fn note_deaths(&self, step: &mut StateStep) {
+        let StateStep { document, outcome, now, .. } = step;
         for event in outcome.events.iter().filter(|event| event.kind == EventKind::Death) {
             let (Some(x), Some(y)) = (event.x, event.y) else { continue };
             let who = event.data.get("steamId").and_then(|id| id.as_str()).unwrap_or("?");
@@ -101,31 +118,50 @@ impl LiveState {
                 source: DETECTOR,
                 author: None,
                 created_at: now.stamp,
-                expires_at: Some((now + DEATH_NOTE_LIFE).stamp),
+                expires_at: Some((*now + DEATH_NOTE_LIFE).stamp),
             };
             outcome.death_notes.push((id.clone(), note.clone()));
-            self.state.map_notes.put(Section::MapNotes, id, Some(note), &mut outcome.changes);
+            document.map_notes.put(Section::MapNotes, id, Some(note), &mut outcome.changes);
         }
         if !outcome.death_notes.is_empty() {
-            self.prune_deaths(&mut outcome.changes);
+            prune_deaths(step);
         }
     }
+}
 
-    /// Keeps the newest.
-    fn prune_deaths(&mut self, changes: &mut Vec<Change>) {
-        let of_deaths = self.state.map_notes.iter().filter(|(_, note)| note.source == DETECTOR);
-        let mut of_deaths: Vec<_> = of_deaths.map(|(id, note)| (note.created_at, id.clone())).collect();
-        of_deaths.sort_unstable();
-        for (_, id) in &of_deaths[..of_deaths.len().saturating_sub(DEATH_NOTES)] {
-            self.state.map_notes.put(Section::MapNotes, id.clone(), None, changes);
-        }
+/// The notes that are not the game's.
+fn notes_of_others(document: &ServerState) -> Vec<(Arc<str>, MapNote)> {
+    let others = document.map_notes.iter().filter(|(_, note)| note.source != GAME);
+    others.map(|(id, note)| (id.clone(), MapNote::clone(note))).collect()
+}
+
+/// Keeps the newest.
+fn prune_deaths(step: &mut StateStep) {
+    let of_deaths = step.document.map_notes.iter().filter(|(_, note)| note.source == DETECTOR);
+    let mut of_deaths: Vec<_> = of_deaths.map(|(id, note)| (note.created_at, id.clone())).collect();
+    of_deaths.sort_unstable();
+    for (_, id) in &of_deaths[..of_deaths.len().saturating_sub(DEATH_NOTES)] {
+        put(id.clone(), None, step);
     }
+}
+
+/// Shows a note with the label of its place.
+fn put_labelled(id: Arc<str>, note: MapNote, around: &MapContext, step: &mut StateStep) {
+    let grid = grid::label(GridStyle::InGame, around.map_size, note.x, note.y);
+    put(id, Some(MapNote { grid, ..note }), step);
+}
+
+fn put(id: Arc<str>, note: Option<MapNote>, step: &mut StateStep) {
+    step.document.map_notes.put(Section::MapNotes, id, note, &mut step.outcome.changes);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{domain::time::Timestamp, game::wire::AppInfo, relay::state::game_update::GameUpdate};
+    use crate::{
+        game::wire::AppInfo,
+        relay::state::{game_update::GameUpdate, live_state::LiveState},
+    };
 
     fn at(seconds: i64) -> Moment {
         (Timestamp::UNIX_EPOCH + TimeDelta::seconds(1_800_000_000 + seconds)).into()
