@@ -7,14 +7,17 @@ use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::events::Events;
+use super::{
+    events::{EventWindow, Events, MapContext},
+    link_gap::LinkGap,
+};
 use crate::domain::{
     device::{Device, DeviceKind, Reachable, Storage},
     device_event::{DeviceAction, DeviceEvent},
     ids::UserId,
     rate::Window,
     time::{Moment, Timestamp},
-    world_event::EventKind,
+    world_event::{EventKind, WorldEvent},
 };
 
 /// All facts but on and off must last this long: contents move in steps, and a device that is gone is asked once more.
@@ -124,6 +127,7 @@ pub struct Devices {
     watched: HashMap<Arc<str>, WatchedDevice>,
     /// Devices that events have reported on since they were last taken.
     changed: Vec<Arc<str>>,
+    gap: LinkGap,
 }
 
 #[derive(Debug)]
@@ -332,12 +336,38 @@ impl Devices {
     }
 
     /// A device has answered, or something was broadcast about it.
-    pub(super) fn see(&mut self, id: &Arc<str>, device: &Device, events: &mut Events) {
+    pub fn answered(
+        &mut self,
+        around: &MapContext,
+        id: &Arc<str>,
+        device: &Device,
+        now: Moment,
+        window: &mut EventWindow,
+    ) -> Vec<WorldEvent> {
+        let mut events = Events::new(around, now, false, window);
+        self.see(id, device, &mut events);
+        events.finish()
+    }
+
+    /// The events that are due about a device without an answer.
+    pub fn due(
+        &mut self,
+        around: &MapContext,
+        id: &Arc<str>,
+        device: &Device,
+        now: Moment,
+        window: &mut EventWindow,
+    ) -> Vec<WorldEvent> {
+        let mut events = Events::new(around, now, false, window);
+        self.tick(id, device, &mut events);
+        events.finish()
+    }
+
+    fn see(&mut self, id: &Arc<str>, device: &Device, events: &mut Events) {
         self.follow(id, device, events, true);
     }
 
-    /// Reports what is due without an answer.
-    pub(super) fn tick(&mut self, id: &Arc<str>, device: &Device, events: &mut Events) {
+    fn tick(&mut self, id: &Arc<str>, device: &Device, events: &mut Events) {
         self.follow(id, device, events, false);
     }
 
@@ -357,18 +387,26 @@ impl Devices {
         }
     }
 
-    /// When something is due without an answer.
-    pub(super) fn next_due(&self, now: Moment) -> Option<Moment> {
-        self.watched.values().filter_map(|watched| watched.next_due(now)).min()
+    /// When something is due without an answer; nothing is without a link.
+    pub fn next_due(&self, now: Moment) -> Option<Moment> {
+        let due = self.watched.values().filter_map(|watched| watched.next_due(now)).min();
+        due.filter(|_| !self.gap.is_open())
     }
 
-    /// The link is lost, or there is a new one: earlier answers may be out of date.
-    pub(super) fn unheard(&mut self) {
+    /// The link was lost: earlier answers may be out of date.
+    pub fn link_lost(&mut self, now: Moment) {
+        self.gap.begin(now);
         self.watched.values_mut().for_each(|watched| watched.heard = false);
     }
 
+    /// The link is back.
+    pub fn link_up(&mut self, now: Moment) {
+        self.gap.end(now);
+    }
+
     /// A wipe: all devices are gone, which is no news.
-    pub(super) fn wiped(&mut self) {
+    pub fn wiped(&mut self) {
+        self.gap = LinkGap::default();
         for (id, watched) in &mut self.watched {
             *watched = WatchedDevice::new(ReportedFacts { there: Some(false), ..ReportedFacts::default() });
             self.changed.push(id.clone());

@@ -46,9 +46,28 @@ impl MapContext<'_> {
     }
 }
 
-/// A window of [`EVENTS_A_MINUTE`] without an event.
-pub(super) fn event_window() -> Window {
-    Window::new(EVENTS_A_MINUTE, MINUTE)
+/// The events of the last minute, of all detectors of one link.
+#[derive(Debug)]
+pub struct EventWindow(Window);
+
+impl Default for EventWindow {
+    fn default() -> Self {
+        Self(Window::new(EVENTS_A_MINUTE, MINUTE))
+    }
+}
+
+impl EventWindow {
+    fn has_room(&self, now: Moment) -> bool {
+        self.0.available_at(millis(now), EVENTS_A_MINUTE).is_none()
+    }
+
+    pub(super) fn record(&mut self, now: Moment) {
+        self.0.record(millis(now));
+    }
+}
+
+fn millis(now: Moment) -> u64 {
+    u64::try_from(now.steady().num_milliseconds()).unwrap_or_default()
 }
 
 /// The events of one call.
@@ -57,20 +76,19 @@ pub(super) struct Events<'a> {
     pub(super) now: Moment,
     /// The answer only sets the baseline: it gives no events.
     pub(super) priming: bool,
-    reported: &'a mut Window,
+    window: &'a mut EventWindow,
     events: Vec<WorldEvent>,
     suppressed: u64,
 }
 
 impl<'a> Events<'a> {
-    pub(super) fn new(around: &'a MapContext<'a>, now: Moment, priming: bool, reported: &'a mut Window) -> Self {
-        Self { around, now, priming, reported, events: Vec::new(), suppressed: 0 }
+    pub(super) fn new(around: &'a MapContext<'a>, now: Moment, priming: bool, window: &'a mut EventWindow) -> Self {
+        Self { around, now, priming, window, events: Vec::new(), suppressed: 0 }
     }
 
     /// True if an event would not be suppressed.
     pub(super) fn has_room(&self) -> bool {
-        let millis = u64::try_from(self.now.steady().num_milliseconds()).unwrap_or_default();
-        self.events.len() < MAX_EVENTS && self.reported.available_at(millis, EVENTS_A_MINUTE).is_none()
+        self.events.len() < MAX_EVENTS && self.window.has_room(self.now)
     }
 
     /// Reports an event. `title` gets the place in words (`in D7`, or nothing); `data` is an object with further
@@ -90,7 +108,7 @@ impl<'a> Events<'a> {
             self.suppressed += 1;
             return;
         }
-        self.reported.record(u64::try_from(self.now.steady().num_milliseconds()).unwrap_or_default());
+        self.window.record(self.now);
         let MapContext { map_size, monuments } = *self.around;
         let place = at.map(|(x, y)| grid::place(map_size, monuments, x, y)).unwrap_or_default();
         let Value::Object(data) = data else { unreachable!("the data of an event is an object") };
@@ -125,7 +143,7 @@ mod tests {
     #[test]
     fn a_game_server_on_which_something_happens_all_the_time_has_a_limit_of_events_a_minute() {
         let around = MapContext { map_size: 0, monuments: &[] };
-        let mut window = event_window();
+        let mut window = EventWindow::default();
         let mut reported = |seconds| {
             let mut events = Events::new(&around, at(seconds), false, &mut window);
             (0..90).for_each(|_| events.report(EventKind::Death, "died", None, json!({}), |_| String::new()));

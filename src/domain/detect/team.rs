@@ -3,10 +3,16 @@
 use serde_json::json;
 
 use super::{
-    events::Events,
+    events::{EventWindow, Events, MapContext},
+    link_gap::LinkGap,
     presence::{Sighting, Sightings},
 };
-use crate::domain::{plain_text::plain_text, server_state::Member, time::Timestamp, world_event::EventKind};
+use crate::domain::{
+    plain_text::plain_text,
+    server_state::Member,
+    time::{Moment, Timestamp},
+    world_event::{EventKind, WorldEvent},
+};
 
 /// Members that are followed; the game's default team has eight.
 const MAX_MEMBERS: u32 = 256;
@@ -25,19 +31,57 @@ struct Known {
     died_at: Option<Timestamp>,
 }
 
+/// Compares the lists of one team.
 #[derive(Debug)]
-pub(super) struct Team {
+pub struct TeamDetector {
     members: Sightings<u64, Known>,
     leader: Option<String>,
+    primed: bool,
+    gap: LinkGap,
 }
 
-impl Team {
-    pub(super) fn new() -> Self {
-        Self { members: Sightings::new(MAX_MEMBERS), leader: None }
+impl Default for TeamDetector {
+    fn default() -> Self {
+        Self { members: Sightings::new(MAX_MEMBERS), leader: None, primed: false, gap: LinkGap::default() }
+    }
+}
+
+impl TeamDetector {
+    /// A complete list of the team, by SteamID64, and its leader's. The first one primes.
+    pub fn answer<'a>(
+        &mut self,
+        around: &MapContext,
+        leader: Option<&str>,
+        members: impl Iterator<Item = (u64, &'a Member)> + Clone,
+        now: Moment,
+        window: &mut EventWindow,
+    ) -> Vec<WorldEvent> {
+        let priming = !self.primed || self.is_another(members.clone());
+        let mut events = Events::new(around, now, priming, window);
+        self.primed = true;
+        self.compare(leader, members, &mut events);
+        events.finish()
+    }
+
+    /// The link was lost.
+    pub fn link_lost(&mut self, now: Moment) {
+        self.gap.begin(now);
+    }
+
+    /// The link is back. After a long gap the next answer primes.
+    pub fn link_up(&mut self, now: Moment) {
+        if self.gap.end(now) {
+            self.primed = false;
+        }
+    }
+
+    /// A wipe: everything known is of another world.
+    pub fn wiped(&mut self) {
+        *self = Self::default();
     }
 
     /// True if the list is of another team: at most the paired player is in both, and others took the others' place.
-    pub(super) fn is_another<'a>(&self, members: impl Iterator<Item = (u64, &'a Member)>) -> bool {
+    fn is_another<'a>(&self, members: impl Iterator<Item = (u64, &'a Member)>) -> bool {
         let known = self.members.present().count();
         let (mut kept, mut joined) = (0, 0);
         for (id, _) in members {
@@ -51,7 +95,7 @@ impl Team {
     }
 
     /// A complete list. An empty one says nothing: the paired player is always in it.
-    pub(super) fn answer<'a>(
+    fn compare<'a>(
         &mut self,
         leader: Option<&str>,
         members: impl Iterator<Item = (u64, &'a Member)>,

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 
-use super::{Detectors, MapContext};
+use super::{
+    events::{EventWindow, MapContext},
+    map_detectors::MapDetectors,
+    team::TeamDetector,
+};
 use crate::domain::{
     map::{MapPlace, Marker, MarkerKind, SellOrder},
     monument::Monument,
@@ -43,7 +47,9 @@ pub(super) fn monument(token: &str, x: f64, y: f64) -> Monument {
 
 /// Feeds a game server's answers to its detectors.
 pub(super) struct Timeline {
-    detectors: Detectors,
+    map: MapDetectors,
+    team: TeamDetector,
+    window: EventWindow,
     map_size: u32,
     monuments: Vec<Monument>,
     last: Option<WorldEvent>,
@@ -51,7 +57,14 @@ pub(super) struct Timeline {
 
 impl Timeline {
     pub(super) fn new(map_size: u32) -> Self {
-        Self { detectors: Detectors::new(), map_size, monuments: Vec::new(), last: None }
+        Self {
+            map: MapDetectors::default(),
+            team: TeamDetector::default(),
+            window: EventWindow::default(),
+            map_size,
+            monuments: Vec::new(),
+            last: None,
+        }
     }
 
     pub(super) fn with(mut self, monument: Monument) -> Self {
@@ -69,7 +82,7 @@ impl Timeline {
         let around = MapContext { map_size: self.map_size, monuments: &self.monuments };
         let markers: Vec<_> = markers.iter().map(|(id, marker)| (*id, Arc::new(marker.clone()))).collect();
         let markers = markers.iter().map(|(id, marker)| (*id, marker));
-        let events = self.detectors.markers(&around, markers, at(seconds));
+        let events = self.map.markers(&around, markers, at(seconds), &mut self.window);
         self.actions_of(events)
     }
 
@@ -77,28 +90,31 @@ impl Timeline {
     pub(super) fn team(&mut self, seconds: i64, leader: &str, members: &[(u64, Member)]) -> Vec<&'static str> {
         let around = MapContext { map_size: self.map_size, monuments: &self.monuments };
         let members = members.iter().map(|(id, member)| (*id, member));
-        let events = self.detectors.team(&around, Some(leader), members, at(seconds));
+        let events = self.team.answer(&around, Some(leader), members, at(seconds), &mut self.window);
         self.actions_of(events)
     }
 
     pub(super) fn tick(&mut self, seconds: i64) -> Vec<&'static str> {
-        let due = self.detectors.next_due(at(seconds));
-        let events = self.detectors.tick(at(seconds));
+        let due = self.map.next_due();
+        let events = self.map.tick(at(seconds), &mut self.window);
         assert!(events.is_empty() || due.is_some_and(|due| due <= at(seconds)), "it was due");
-        assert!(self.detectors.next_due(at(seconds)).is_none_or(|due| due > at(seconds)), "nothing more is due");
+        assert!(self.map.next_due().is_none_or(|due| due > at(seconds)), "nothing more is due");
         self.actions_of(events)
     }
 
     pub(super) fn link_lost(&mut self, seconds: i64) {
-        self.detectors.link_lost(at(seconds));
+        self.map.link_lost(at(seconds));
+        self.team.link_lost(at(seconds));
     }
 
     pub(super) fn link_up(&mut self, seconds: i64) {
-        self.detectors.link_up(at(seconds));
+        self.map.link_up(at(seconds));
+        self.team.link_up(at(seconds));
     }
 
     pub(super) fn wiped(&mut self) {
-        self.detectors.wiped();
+        self.map.wiped();
+        self.team.wiped();
     }
 
     /// The latest event.

@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use crate::{
     domain::{
         change::{Change, Section},
-        detect::{Detectors, wipe::World},
+        detect::{EventWindow, wipe::World},
         device::{Device, DeviceKind, DeviceReport},
         freshness::Freshness,
         grid::{self, GridStyle},
@@ -34,7 +34,7 @@ use crate::{
 /// See the module.
 pub struct LiveState {
     document: ServerState,
-    detectors: Detectors,
+    window: EventWindow,
     parts: StateParts,
 }
 
@@ -49,7 +49,7 @@ struct StateParts {
 impl LiveState {
     /// Nothing known.
     pub fn new(now: Timestamp) -> Self {
-        Self { document: ServerState::new(now), detectors: Detectors::new(), parts: StateParts::default() }
+        Self { document: ServerState::new(now), window: EventWindow::default(), parts: StateParts::default() }
     }
 
     /// The state that clients see.
@@ -113,7 +113,7 @@ impl LiveState {
 
     /// A user toggles a switch: what changes is by that user.
     pub fn toggled(&mut self, id: &str, value: Option<bool>, by: UserId, now: Moment) {
-        self.detectors.devices.toggled(id, value, by, now);
+        self.parts.own.toggled(id, value, by, now);
     }
 
     /// Applies an update.
@@ -135,9 +135,10 @@ impl LiveState {
 
     /// When something comes due, if no answer comes before.
     pub fn next_due(&self, now: Moment) -> Option<Moment> {
-        let Self { document, detectors, parts } = self;
+        let Self { document, parts, .. } = self;
         let timers = [
-            detectors.next_due(now),
+            parts.world.next_due(),
+            parts.own.devices_next_due(now),
             parts.team.next_due(),
             parts.freshness().next_due(now),
             parts.own.notes_due(document, now),
@@ -149,7 +150,7 @@ impl LiveState {
     /// Call it when something does.
     pub fn tick(&mut self, now: Moment) -> Outcome {
         self.step(now, |parts, step| {
-            step.outcome.events = step.detectors.tick(now);
+            parts.world.tick(step);
             parts.team.tick(step);
             parts.own.devices_due(&parts.world.around(), step);
             parts.follow_events(step);
@@ -164,9 +165,9 @@ impl LiveState {
     }
 
     fn step(&mut self, now: Moment, make: impl FnOnce(&mut StateParts, &mut StateStep)) -> Outcome {
-        let Self { document, detectors, parts } = self;
+        let Self { document, window, parts } = self;
         let mut outcome = Outcome::default();
-        make(parts, &mut StateStep { document, detectors, outcome: &mut outcome, now });
+        make(parts, &mut StateStep { document, window, outcome: &mut outcome, now });
         outcome
     }
 }
@@ -185,9 +186,8 @@ impl StateParts {
             GameUpdate::Connected(info) => self.connect(&info, step),
             GameUpdate::Disconnected { state, reason, next_attempt_at } => {
                 if own.link_lost(step.now) {
-                    step.detectors.link_lost(step.now);
-                    world.link_lost();
-                    team.link_lost();
+                    world.link_lost(step.now);
+                    team.link_lost(step.now);
                 }
                 own.show_connection(state, reason, next_attempt_at, step);
             }
@@ -234,23 +234,24 @@ impl StateParts {
     }
 
     fn connect(&mut self, info: &AppInfo, step: &mut StateStep) {
-        step.detectors.link_up(step.now);
-        self.team.link_up();
-        self.own.link_up();
+        self.world.link_up(step.now);
+        self.team.link_up(step.now);
+        self.own.link_up(step.now);
         self.update_info(info, step);
         self.own.show_connection(ConnectionState::Connected, None, None, step);
         self.own.end_gap(step);
     }
 
     fn update_info(&mut self, info: &AppInfo, step: &mut StateStep) {
-        let Self { world, own, .. } = self;
+        let Self { world, team, own } = self;
         let news = world.update_info(info, step);
         if news.is_resized {
             own.relabel(&world.around(), step);
         }
         if let Some(wipe) = news.wipe {
-            step.detectors.wiped();
+            *step.window = EventWindow::default();
             world.wipe(step);
+            team.wipe();
             own.wipe(step);
             step.outcome.events.push(wipe.event(step.now.stamp));
         }
@@ -259,11 +260,11 @@ impl StateParts {
 
     /// Deaths are noted. What changes within shops is left out of the events: it concerns those who watch an item, not
     /// everybody.
-    fn follow_events(&self, step: &mut StateStep) {
+    fn follow_events(&mut self, step: &mut StateStep) {
         let is_for_all = |kind: EventKind, action| kind != EventKind::Shop || matches!(action, "opened" | "removed");
         step.outcome.events.retain(|event| is_for_all(event.kind, event.action));
         self.own.note_deaths(step);
-        step.outcome.reported = step.detectors.devices.take_changed();
+        self.own.report_facts(step);
     }
 
     fn freshness(&self) -> Freshness {

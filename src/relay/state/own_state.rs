@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use crate::{
     domain::{
         change::Section,
-        detect::{MapContext, alarm::Alarms},
+        detect::{MapContext, alarm::Alarms, device::Devices},
         device::TurnBack,
         link_reason::LinkReason,
         server_state::ConnectionState,
@@ -30,6 +30,7 @@ const SHORTEST_GAP: TimeDelta = TimeDelta::seconds(30);
 #[derive(Default)]
 pub struct OwnState {
     alarms: Alarms,
+    devices: Devices,
     /// The game server has said which notes the team has placed; before, they are as they were stored.
     game_notes_known: bool,
     connected: bool,
@@ -78,8 +79,9 @@ impl OwnState {
     }
 
     /// There is a new link, which counts its broadcasts from 1.
-    pub fn link_up(&mut self) {
+    pub fn link_up(&mut self, now: Moment) {
         self.connected = true;
+        self.devices.link_up(now);
         self.last_broadcasts.clear();
     }
 
@@ -88,6 +90,7 @@ impl OwnState {
         let is_lost = std::mem::take(&mut self.connected);
         if is_lost {
             self.blind_since = Some(now);
+            self.devices.link_lost(now);
         }
         is_lost
     }
@@ -131,7 +134,8 @@ impl OwnState {
     }
 
     /// A new map: nothing of the old one remains.
-    pub fn wipe(&self, step: &mut StateStep) {
+    pub fn wipe(&mut self, step: &mut StateStep) {
+        self.devices.wiped();
         step.document.map_notes.replace(Section::MapNotes, [], &mut step.outcome.changes);
         self.remove_devices(step);
     }

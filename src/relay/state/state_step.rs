@@ -2,7 +2,7 @@
 
 use crate::{
     domain::{
-        detect::Detectors,
+        detect::EventWindow,
         server_state::{ServerHead, ServerState, TeamHead},
         time::Moment,
     },
@@ -13,7 +13,7 @@ use crate::{
 pub struct StateStep<'a> {
     /// The state that clients see. Each part writes its own sections.
     pub document: &'a mut ServerState,
-    pub detectors: &'a mut Detectors,
+    pub window: &'a mut EventWindow,
     pub outcome: &'a mut Outcome,
     pub now: Moment,
 }

@@ -2,7 +2,11 @@
 
 use crate::{
     domain::{
-        change::Section, detect::MapContext, team_command::stillness::Stillness, time::Moment, world_event::WorldEvent,
+        change::Section,
+        detect::{MapContext, team::TeamDetector},
+        team_command::stillness::Stillness,
+        time::Moment,
+        world_event::WorldEvent,
     },
     game::{
         link::Answered,
@@ -17,6 +21,7 @@ use crate::{
 pub struct TeamState {
     chat: TeamChat,
     stillness: Stillness,
+    detector: TeamDetector,
     /// The last answer about the team.
     heard_at: Option<Moment>,
     /// The last broadcast of this link about the team. What was asked for before is older.
@@ -30,13 +35,20 @@ impl TeamState {
     }
 
     /// The link was lost.
-    pub fn link_lost(&mut self) {
+    pub fn link_lost(&mut self, now: Moment) {
+        self.detector.link_lost(now);
         self.stillness.interrupt();
     }
 
     /// There is a new link, which counts its broadcasts from 1.
-    pub fn link_up(&mut self) {
+    pub fn link_up(&mut self, now: Moment) {
+        self.detector.link_up(now);
         self.last_broadcast = 0;
+    }
+
+    /// A new map.
+    pub fn wipe(&mut self) {
+        self.detector.wiped();
     }
 
     /// The members in an answer, unless a broadcast came since it was asked for: that says the same, and is not older.
@@ -55,11 +67,11 @@ impl TeamState {
         let (leader, mut members) = reading::team(team, around.map_size);
         self.stillness.see(&mut members, step.now);
         step.edit_team(|head| head.leader_id = leader);
-        let StateStep { document, detectors, outcome, now } = step;
+        let StateStep { document, window, outcome, now } = step;
         document.members.replace(Section::Members, members, &mut outcome.changes);
         let members = document.members.iter().map(|(id, member)| (*id, &**member));
         let leader = document.team.leader_id.as_deref();
-        outcome.events.extend(detectors.team(around, leader, members, *now));
+        outcome.events.extend(self.detector.answer(around, leader, members, *now, window));
     }
 
     /// The history of the team's chat.

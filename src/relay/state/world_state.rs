@@ -7,6 +7,7 @@ use crate::{
         change::Section,
         detect::{
             MapContext,
+            map_detectors::MapDetectors,
             wipe::{Wipe, World},
         },
         map::{Marker, MarkerKind},
@@ -43,6 +44,7 @@ pub struct WorldState {
     /// Marker answers without shops in a row.
     truncated: u32,
     day: DayLearner,
+    detectors: MapDetectors,
     /// The last answers of these kinds.
     info_at: Option<Moment>,
     time_at: Option<Moment>,
@@ -112,8 +114,24 @@ impl WorldState {
     }
 
     /// The link was lost.
-    pub fn link_lost(&mut self) {
+    pub fn link_lost(&mut self, now: Moment) {
+        self.detectors.link_lost(now);
         self.day.interrupt();
+    }
+
+    /// There is a new link.
+    pub fn link_up(&mut self, now: Moment) {
+        self.detectors.link_up(now);
+    }
+
+    /// When a timer of a detector comes due.
+    pub fn next_due(&self) -> Option<Moment> {
+        self.detectors.next_due()
+    }
+
+    /// Reports what comes due without an answer.
+    pub fn tick(&mut self, step: &mut StateStep) {
+        step.outcome.events.extend(self.detectors.tick(step.now, step.window));
     }
 
     /// Takes in what the game server says of itself.
@@ -142,6 +160,7 @@ impl WorldState {
     /// A new map: nothing of the old one remains.
     pub fn wipe(&mut self, step: &mut StateStep) {
         self.wiped_at = Some(step.now.stamp);
+        self.detectors.wiped();
         self.monuments.clear();
         self.map = None;
         step.document.map_markers.replace(Section::MapMarkers, [], &mut step.outcome.changes);
@@ -197,15 +216,16 @@ impl WorldState {
         }
         self.markers_at = Some(step.now);
         step.outcome.shops_seen = true;
-        let StateStep { document, detectors, outcome, now } = step;
+        let StateStep { document, window, outcome, now } = step;
         document.map_markers.replace(Section::MapMarkers, markers, &mut outcome.changes);
         let markers = document.map_markers.iter().map(|(id, marker)| (*id, marker));
-        outcome.events.extend(detectors.markers(&self.around(), markers, *now));
+        let around = MapContext { map_size: self.map_size, monuments: &self.monuments };
+        outcome.events.extend(self.detectors.markers(&around, markers, *now, window));
     }
 
     /// The kinds of things that the game server reports on its map.
     pub fn update_reports(&mut self, reports: Reports, step: &mut StateStep) {
-        step.detectors.set_reports(reports);
+        self.detectors.set_reports(reports);
         step.edit_server(|server| server.reports = reports);
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::{
     detect::{
-        events::{MapContext, event_window},
+        events::{EventWindow, MapContext},
         testing::at,
     },
     incident::DevicePlace,
@@ -10,7 +10,7 @@ use crate::domain::{
 /// One device and its events.
 struct Base {
     devices: Devices,
-    window: Window,
+    window: EventWindow,
     id: Arc<str>,
     device: Device,
 }
@@ -27,7 +27,7 @@ impl Base {
             storage: None,
             turns_back: None,
         };
-        Self { devices: Devices::default(), window: event_window(), id: "7".into(), device }
+        Self { devices: Devices::default(), window: EventWindow::default(), id: "7".into(), device }
     }
 
     fn events(&mut self, seconds: i64, answered: bool) -> Vec<(&'static str, Value)> {
@@ -80,7 +80,7 @@ impl Base {
             let stored = serde_json::to_string(&reported).unwrap();
             devices.remember(&id, serde_json::from_str(&stored).unwrap());
         }
-        Self { devices, window: event_window(), ..self }
+        Self { devices, window: EventWindow::default(), ..self }
     }
 }
 
@@ -167,7 +167,7 @@ fn without_a_link_nothing_is_due_and_what_was_due_waits_for_an_answer() {
     let mut base = Base::new(DeviceKind::StorageMonitor);
     base.protected(0, Some(25 * HOUR));
     assert_eq!(base.due(0), Some(HOUR));
-    base.devices.unheard();
+    base.devices.link_lost(at(5));
     assert_eq!(base.due(10), None);
     assert_eq!(base.words(2 * HOUR, false), [""; 0]);
     assert_eq!(base.protected(2 * HOUR, Some(40 * HOUR)), [""; 0], "it was refilled meanwhile");
@@ -249,7 +249,7 @@ fn no_room_for_an_event_is_no_loop() {
     let mut base = Base::new(DeviceKind::Switch);
     base.turned(0, false);
     for _ in 0..300 {
-        base.window.record(at(1).steady().num_milliseconds() as u64);
+        base.window.record(at(1));
     }
     assert_eq!(base.turned(1, true), [""; 0]);
     assert_eq!(base.due(1), Some(11));

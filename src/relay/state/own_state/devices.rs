@@ -11,6 +11,7 @@ use crate::{
         detect::{MapContext, alarm::Alarms},
         device::{Device, DeviceKind, DeviceReport, Reachable, TurnBack},
         grid::{self, GridStyle},
+        ids::UserId,
         incident::DevicePlace,
         server_state::ServerState,
         time::{Moment, Timestamp},
@@ -46,7 +47,7 @@ impl OwnState {
         self.heard.retain(|id, _| known.contains_key(id));
         self.frames_at.retain(|id, _| known.contains_key(id));
         self.last_broadcasts.retain(|id, _| known.contains_key(id));
-        step.detectors.devices.retain(|id| known.contains_key(id));
+        self.devices.retain(|id| known.contains_key(id));
         // One that is paired again is a new one.
         let unpaired = self.alarms.retain(|id| known.contains_key(id));
         step.outcome.alarm_values.extend(unpaired.into_iter().map(|id| (id.into(), None)));
@@ -56,7 +57,7 @@ impl OwnState {
                 self.alarms.remember(&id, value);
             }
             if let Some(reported) = reported {
-                step.detectors.devices.remember(&id, reported);
+                self.devices.remember(&id, reported);
             }
             let place = device_place(place, around.map_size);
             let turns_back = self.turn_backs.get(&id).copied();
@@ -157,15 +158,38 @@ impl OwnState {
             }
         }
         show(id.clone(), device, step);
-        see(&id, around, step);
+        self.see(&id, around, step);
+    }
+
+    /// Events about a device that has answered, or about which something was broadcast.
+    fn see(&mut self, id: &Arc<str>, around: &MapContext, step: &mut StateStep) {
+        let StateStep { document, window, outcome, now } = step;
+        if let Some(device) = document.devices.get(id) {
+            outcome.events.extend(self.devices.answered(around, id, device, *now, window));
+        }
+    }
+
+    /// When an event about a device comes due without an answer.
+    pub fn devices_next_due(&self, now: Moment) -> Option<Moment> {
+        self.devices.next_due(now)
     }
 
     /// Events about devices that are due without an answer.
-    pub fn devices_due(&self, around: &MapContext, step: &mut StateStep) {
-        let StateStep { document, detectors, outcome, now } = step;
+    pub fn devices_due(&mut self, around: &MapContext, step: &mut StateStep) {
+        let StateStep { document, window, outcome, now } = step;
         for (id, device) in document.devices.iter() {
-            outcome.events.extend(detectors.device_due(around, id, device, *now));
+            outcome.events.extend(self.devices.due(around, id, device, *now, window));
         }
+    }
+
+    /// A user toggles a switch: what changes is by that user.
+    pub fn toggled(&mut self, id: &str, value: Option<bool>, by: UserId, now: Moment) {
+        self.devices.toggled(id, value, by, now);
+    }
+
+    /// Notes the facts that events have reported, where they differ from the stored ones.
+    pub fn report_facts(&mut self, step: &mut StateStep) {
+        step.outcome.reported = self.devices.take_changed();
     }
 
     /// A camera showed a frame of this time, or none.
@@ -264,7 +288,7 @@ impl OwnState {
             trigger_if(triggers, &id, &device, None, step.outcome);
         }
         show(id.clone(), device, step);
-        see(&id, around, step);
+        self.see(&id, around, step);
     }
 }
 
@@ -274,14 +298,6 @@ fn all_devices(document: &ServerState) -> Vec<(Arc<str>, Device)> {
 
 fn show(id: Arc<str>, device: Device, step: &mut StateStep) {
     step.document.devices.put(Section::Devices, id, Some(device), &mut step.outcome.changes);
-}
-
-/// Events about a device that has answered, or about which something was broadcast.
-fn see(id: &Arc<str>, around: &MapContext, step: &mut StateStep) {
-    let StateStep { document, detectors, outcome, now } = step;
-    if let Some(device) = document.devices.get(id) {
-        outcome.events.extend(detectors.device(around, id, device, *now));
-    }
 }
 
 fn alarm_value(device: &Device) -> Option<bool> {
