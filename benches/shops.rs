@@ -24,7 +24,10 @@ use companion::{
     game::wire::{AppInfo, AppMapMarkers, AppMarker, AppMarkerType, app_marker::SellOrder},
     relay::{
         shared::markets::{Markets, SharedMarket},
-        state::{game_update::GameUpdate, live_state::LiveState},
+        state::{
+            game_update::{GameUpdate, WorldUpdate},
+            live_state::LiveState,
+        },
     },
 };
 
@@ -112,7 +115,7 @@ fn main() {
                 change(&mut server.markers, kind, round);
                 let answer = server.markers.clone();
                 let begun = Instant::now();
-                server.live.update(GameUpdate::Markers(answer), now);
+                server.live.update(WorldUpdate::Markers(answer), now);
                 live += begun.elapsed();
                 let begun = Instant::now();
                 let markers = server.live.state().map_markers.iter().map(|(_, marker)| marker);

@@ -51,7 +51,10 @@ use crate::{
         game::link_supervisor::{self, LinkReport},
         market::shop_watcher::ShopWatcher,
         shared::{context::RelayContext, write_behind::Record},
-        state::{game_update::GameUpdate, outcome::Outcome},
+        state::{
+            game_update::{GameUpdate, WorldUpdate},
+            outcome::{Outcome, OwnOutcome, TeamOutcome, WorldOutcome},
+        },
         wire::publication::{AllowedUsers, Position, Publication},
     },
 };
@@ -238,28 +241,16 @@ impl GameConnection {
     }
 
     /// Applies an update and publishes what follows. True if the map must be asked for.
-    fn update(&mut self, update: GameUpdate, ctx: &mut Context<Self>) -> bool {
+    fn update(&mut self, update: impl Into<GameUpdate>, ctx: &mut Context<Self>) -> bool {
         let outcome = self.feed.live.update(update, self.context.clock.moment());
         self.publish(outcome, ctx)
     }
 
     fn publish(&mut self, outcome: Outcome, ctx: &mut Context<Self>) -> bool {
-        let Outcome {
-            changes,
-            events,
-            chat,
-            alarms,
-            alarm_values,
-            reported,
-            shops_seen,
-            death_notes,
-            game_notes,
-            connection_changed,
-            world,
-            speeds,
-            map_wanted,
-            ask_again,
-        } = outcome;
+        let Outcome { changes, events, world, team, own } = outcome;
+        let WorldOutcome { shops_seen, learned, speeds, map_wanted } = world;
+        let TeamOutcome { chat } = team;
+        let OwnOutcome { alarms, alarm_values, reported, death_notes, game_notes, connection_changed, ask_again } = own;
         if connection_changed {
             let head = &self.feed.live.state().server;
             let status = LinkStatus {
@@ -294,7 +285,7 @@ impl GameConnection {
         let notes = stored_notes::to_store(&self.server, death_notes, game_notes);
         let facts = wiped.chain(notes).chain(paired_devices::to_store(&self.server, reported));
         facts.for_each(|fact| self.context.write_behind.store(fact));
-        if let Some(world) = world {
+        if let Some(world) = learned {
             self.store_world(&world, ctx);
         }
         if let Some((game_server, speeds)) = self.held.game_server.clone().zip(speeds) {
@@ -368,7 +359,7 @@ impl Handler<LinkReport> for GameConnection {
             }
             LinkReport::Map { map, address, port, turn } => {
                 let drawing = map_picture::read(&map);
-                let wanted = self.update(GameUpdate::Map(map), ctx);
+                let wanted = self.update(WorldUpdate::Map(map), ctx);
                 self.store_map(drawing, address, port, turn);
                 wanted
             }

@@ -46,7 +46,7 @@ use crate::{
             poll_plan::{Poll, PollPlan, silent_after},
         },
         shared::{connect_pacer::ConnectPermit, context::RelayContext},
-        state::game_update::GameUpdate,
+        state::game_update::{GameUpdate, TeamUpdate, WorldUpdate},
     },
 };
 
@@ -403,12 +403,14 @@ impl Supervisor {
             Err(AskError::TimedOut) => return Ok(Polled::Silent),
             Err(error) => return Err(LinkEnd::by(error)),
         };
-        let update = match *content {
-            AppResponse { info: Some(info), .. } => GameUpdate::Info(info),
-            AppResponse { time: Some(time), .. } => GameUpdate::Time(time),
-            AppResponse { team_info: Some(content), .. } => GameUpdate::Team(Answered { asked_after, content }),
-            AppResponse { team_chat: Some(chat), .. } => GameUpdate::Chat(chat),
-            AppResponse { map_markers: Some(markers), .. } => GameUpdate::Markers(markers),
+        let update: GameUpdate = match *content {
+            AppResponse { info: Some(info), .. } => WorldUpdate::Info(info).into(),
+            AppResponse { time: Some(time), .. } => WorldUpdate::Time(time).into(),
+            AppResponse { team_info: Some(content), .. } => {
+                TeamUpdate::Members(Answered { asked_after, content }).into()
+            }
+            AppResponse { team_chat: Some(chat), .. } => TeamUpdate::Chat(chat).into(),
+            AppResponse { map_markers: Some(markers), .. } => WorldUpdate::Markers(markers).into(),
             // An answer without content, or the clan's, asked for only to be sent clan changes: nothing to report.
             _ => return Ok(Polled::Answered),
         };

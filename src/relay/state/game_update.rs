@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// News from the link.
+/// News, by the parts of the live state that they concern.
 pub enum GameUpdate {
     /// The world as it was stored, and its monuments if its map was known. Comes before the link is up, or a wipe in
     /// our absence would go unseen.
@@ -43,14 +43,31 @@ pub enum GameUpdate {
         reason: Option<LinkReason>,
         next_attempt_at: Option<Timestamp>,
     },
+    /// A broadcast of the game server, and its number on this link.
+    Broadcast(u64, Box<AppBroadcast>),
+    World(WorldUpdate),
+    Team(TeamUpdate),
+    Own(OwnUpdate),
+}
+
+/// News of the game server.
+pub enum WorldUpdate {
     Info(AppInfo),
     Time(AppTime),
-    Team(Answered<AppTeamInfo>),
-    Chat(AppTeamChat),
     Markers(AppMapMarkers),
     /// The game server's reports, by the answers so far.
     Reports(Reports),
     Map(AppMap),
+}
+
+/// News of the team.
+pub enum TeamUpdate {
+    Members(Answered<AppTeamInfo>),
+    Chat(AppTeamChat),
+}
+
+/// News of the paired server alone.
+pub enum OwnUpdate {
     /// The devices paired to this server, by device id.
     Devices(HashMap<Arc<str>, PairedDevice>),
     /// The stored map notes, by note id; their grid labels are filled in here.
@@ -74,8 +91,24 @@ pub enum GameUpdate {
     TurnBacks(HashMap<Arc<str>, TurnBack>),
     /// A warning about our answers in the team's chat, or its end.
     ChatNotice(Option<ChatNotice>),
-    /// A broadcast of the game server, and its number on this link.
-    Broadcast(u64, Box<AppBroadcast>),
+}
+
+impl From<WorldUpdate> for GameUpdate {
+    fn from(update: WorldUpdate) -> Self {
+        Self::World(update)
+    }
+}
+
+impl From<TeamUpdate> for GameUpdate {
+    fn from(update: TeamUpdate) -> Self {
+        Self::Team(update)
+    }
+}
+
+impl From<OwnUpdate> for GameUpdate {
+    fn from(update: OwnUpdate) -> Self {
+        Self::Own(update)
+    }
 }
 
 /// A device as it is stored.

@@ -26,7 +26,11 @@ use crate::{
     },
     game::wire::{AppBroadcast, AppInfo, AppTeamInfo},
     relay::state::{
-        game_update::GameUpdate, outcome::Outcome, own_state::OwnState, state_step::StateStep, team_state::TeamState,
+        game_update::{GameUpdate, OwnUpdate, TeamUpdate, WorldUpdate},
+        outcome::Outcome,
+        own_state::OwnState,
+        state_step::StateStep,
+        team_state::TeamState,
         world_state::WorldState,
     },
 };
@@ -117,9 +121,9 @@ impl LiveState {
     }
 
     /// Applies an update.
-    pub fn update(&mut self, update: GameUpdate, now: Moment) -> Outcome {
+    pub fn update(&mut self, update: impl Into<GameUpdate>, now: Moment) -> Outcome {
         self.step(now, |parts, step| {
-            parts.apply(update, step);
+            parts.apply(update.into(), step);
             parts.follow_events(step);
             // New stale sections are for the tick; those that were stale may be fresh again.
             if !step.document.server.stale.is_empty() {
@@ -191,26 +195,47 @@ impl StateParts {
                 }
                 own.show_connection(state, reason, next_attempt_at, step);
             }
-            GameUpdate::Info(info) => self.update_info(&info, step),
-            GameUpdate::Time(time) => world.update_time(&time, step),
-            GameUpdate::Team(answer) => {
-                if let Some(content) = team.unless_late(answer) {
-                    self.update_team(content, step);
+            GameUpdate::Broadcast(number, broadcast) => self.update_by_broadcast(number, *broadcast, step),
+            GameUpdate::World(update) => self.update_world(update, step),
+            GameUpdate::Team(update) => self.update_team(update, step),
+            GameUpdate::Own(update) => self.update_own(update, step),
+        }
+    }
+
+    fn update_world(&mut self, update: WorldUpdate, step: &mut StateStep) {
+        let world = &mut self.world;
+        match update {
+            WorldUpdate::Info(info) => self.update_info(&info, step),
+            WorldUpdate::Time(time) => world.update_time(&time, step),
+            WorldUpdate::Markers(markers) => world.update_markers(markers, step),
+            WorldUpdate::Reports(reports) => world.update_reports(reports, step),
+            WorldUpdate::Map(map) => world.update_map(&map, step),
+        }
+    }
+
+    fn update_team(&mut self, update: TeamUpdate, step: &mut StateStep) {
+        match update {
+            TeamUpdate::Members(answer) => {
+                if let Some(content) = self.team.unless_late(answer) {
+                    self.update_members(content, step);
                 }
             }
-            GameUpdate::Chat(chat) => team.update_chat(chat, step),
-            GameUpdate::Reports(reports) => world.update_reports(reports, step),
-            GameUpdate::Markers(markers) => world.update_markers(markers, step),
-            GameUpdate::Map(map) => world.update_map(&map, step),
-            GameUpdate::Devices(known) => own.update_devices(known, &world.around(), step),
-            GameUpdate::Notes(notes) => own.update_notes(notes, &world.around(), world.wiped_at(), step),
-            GameUpdate::Timers(timers) => own.update_timers(timers, step),
-            GameUpdate::TurnBacks(backs) => own.show_turn_backs(backs, step),
-            GameUpdate::ChatNotice(notice) => own.show_chat_notice(notice, step),
-            GameUpdate::NoteDeleted(id) => own.delete_note(id, step),
-            GameUpdate::Device { device, answer } => own.update_device(device, answer, &world.around(), step),
-            GameUpdate::Camera { device, reachable, frame_at } => own.camera_seen(device, reachable, frame_at, step),
-            GameUpdate::Broadcast(number, broadcast) => self.update_by_broadcast(number, *broadcast, step),
+            TeamUpdate::Chat(chat) => self.team.update_chat(chat, step),
+        }
+    }
+
+    fn update_own(&mut self, update: OwnUpdate, step: &mut StateStep) {
+        let Self { world, own, .. } = self;
+        let around = world.around();
+        match update {
+            OwnUpdate::Devices(known) => own.update_devices(known, &around, step),
+            OwnUpdate::Notes(notes) => own.update_notes(notes, &around, world.wiped_at(), step),
+            OwnUpdate::NoteDeleted(id) => own.delete_note(id, step),
+            OwnUpdate::Device { device, answer } => own.update_device(device, answer, &around, step),
+            OwnUpdate::Camera { device, reachable, frame_at } => own.camera_seen(device, reachable, frame_at, step),
+            OwnUpdate::Timers(timers) => own.update_timers(timers, step),
+            OwnUpdate::TurnBacks(backs) => own.show_turn_backs(backs, step),
+            OwnUpdate::ChatNotice(notice) => own.show_chat_notice(notice, step),
         }
     }
 
@@ -220,14 +245,14 @@ impl StateParts {
         }
         if let Some(changed) = broadcast.team_changed {
             self.team.note_broadcast(number);
-            self.update_team(changed.team_info, step);
+            self.update_members(changed.team_info, step);
         }
         if let Some(said) = broadcast.team_message {
             self.team.hear(said.message, step);
         }
     }
 
-    fn update_team(&mut self, team: AppTeamInfo, step: &mut StateStep) {
+    fn update_members(&mut self, team: AppTeamInfo, step: &mut StateStep) {
         let around = self.world.around();
         self.own.update_game_notes(&team, &around, step);
         self.team.update_members(team, &around, step);
@@ -255,7 +280,7 @@ impl StateParts {
             own.wipe(step);
             step.outcome.events.push(wipe.event(step.now.stamp));
         }
-        step.outcome.map_wanted = world.is_map_wanted();
+        step.outcome.world.map_wanted = world.is_map_wanted();
     }
 
     /// Deaths are noted. What changes within shops is left out of the events: it concerns those who watch an item, not

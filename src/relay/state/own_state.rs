@@ -111,7 +111,7 @@ impl OwnState {
             server.reason = reason;
             server.next_attempt_at = next_attempt_at;
         });
-        step.outcome.connection_changed |= step.outcome.changes.len() > before;
+        step.outcome.own.connection_changed |= step.outcome.changes.len() > before;
     }
 
     /// The time without a link is over: a long one is an event.

@@ -76,12 +76,12 @@ impl TeamState {
 
     /// The history of the team's chat.
     pub fn update_chat(&mut self, chat: AppTeamChat, step: &mut StateStep) {
-        step.outcome.chat = self.chat.history(chat.messages, step.now);
+        step.outcome.team.chat = self.chat.history(chat.messages, step.now);
     }
 
     /// A line of the team's chat that was just said.
     pub fn hear(&mut self, line: AppTeamMessage, step: &mut StateStep) {
-        step.outcome.chat.extend(self.chat.line(line, step.now));
+        step.outcome.team.chat.extend(self.chat.line(line, step.now));
     }
 
     /// When lines that were too many are to be reported.

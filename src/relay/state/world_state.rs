@@ -142,7 +142,7 @@ impl WorldState {
         let world = self.world.clone().unwrap_or_default().updated(seen);
         if self.world.as_ref() != Some(&world) {
             self.world = Some(world.clone());
-            step.outcome.world = Some(world);
+            step.outcome.world.learned = Some(world);
         }
         let before = std::mem::replace(&mut self.map_size, info.map_size);
         step.edit_server(|server| {
@@ -178,7 +178,7 @@ impl WorldState {
     pub fn update_map(&mut self, map: &AppMap, step: &mut StateStep) {
         self.monuments = reading::monuments(map);
         self.map = self.world.clone();
-        step.outcome.world = self.world.clone();
+        step.outcome.world.learned = self.world.clone();
     }
 
     /// The game's clock.
@@ -188,7 +188,7 @@ impl WorldState {
         let clock =
             GameClock { hour: f64::from(time.time), sunrise: f64::from(time.sunrise), sunset: f64::from(time.sunset) };
         if self.day.read(clock, now) {
-            step.outcome.speeds = Some(self.day.speeds());
+            step.outcome.world.speeds = Some(self.day.speeds());
         }
         let speeds = self.day.speeds();
         let (day_seconds, night_seconds) = speeds.lengths(clock);
@@ -215,7 +215,7 @@ impl WorldState {
             return;
         }
         self.markers_at = Some(step.now);
-        step.outcome.shops_seen = true;
+        step.outcome.world.shops_seen = true;
         let StateStep { document, window, outcome, now } = step;
         document.map_markers.replace(Section::MapMarkers, markers, &mut outcome.changes);
         let markers = document.map_markers.iter().map(|(id, marker)| (*id, marker));

@@ -15,7 +15,10 @@ use companion::{
         time::Timestamp,
     },
     game::wire::{AppMap, AppMarkerType, app_map, app_marker::SellOrder},
-    relay::state::{game_update::GameUpdate, live_state::LiveState},
+    relay::state::{
+        game_update::{GameUpdate, WorldUpdate},
+        live_state::LiveState,
+    },
     simulator::{
         market::{Fake, SeededMarket},
         world::{SimulatedWorld, TEAM},
@@ -51,7 +54,7 @@ impl Trial {
             y: monument.at.y,
         };
         let monuments = world.terrain().monuments().iter().map(monument).collect();
-        live.update(GameUpdate::Map(AppMap { monuments, ..Default::default() }), now.into());
+        live.update(WorldUpdate::Map(AppMap { monuments, ..Default::default() }), now.into());
         Self { world, market, live, known: Market::default(), now }
     }
 
@@ -59,8 +62,8 @@ impl Trial {
     fn poll(&mut self, polls: usize) {
         for _ in 0..polls {
             self.now += TimeDelta::seconds(10);
-            let outcome = self.live.update(GameUpdate::Markers(self.world.map_markers(TEAM[0].0)), self.now.into());
-            assert!(outcome.shops_seen);
+            let outcome = self.live.update(WorldUpdate::Markers(self.world.map_markers(TEAM[0].0)), self.now.into());
+            assert!(outcome.world.shops_seen);
             let markers = self.live.state().map_markers.iter().map(|(_, marker)| marker);
             self.known.answer(self.live.ground(), markers, self.now.into());
         }

@@ -7,7 +7,7 @@ use crate::{
     domain::device::Reachable,
     relay::{
         game::camera_capture::{CameraError, CameraLook, CaptureFrame, LINGER},
-        state::game_update::GameUpdate,
+        state::game_update::OwnUpdate,
     },
 };
 
@@ -43,7 +43,7 @@ impl Handler<CaptureFrame> for GameConnection {
             };
             if let Some(reachable) = reachable {
                 let frame_at = looked.as_ref().ok().map(|shot| shot.at);
-                connection.update(GameUpdate::Camera { device: camera.into(), reachable, frame_at }, ctx);
+                connection.update(OwnUpdate::Camera { device: camera.into(), reachable, frame_at }, ctx);
             }
             looked
         }))

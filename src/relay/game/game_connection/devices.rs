@@ -18,7 +18,7 @@ use crate::{
             commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle, DevicesChanged, ReadDevices, Wish},
             toggles::{Added, ToggleResult},
         },
-        state::game_update::{GameUpdate, PairedDevice},
+        state::game_update::{OwnUpdate, PairedDevice},
     },
 };
 
@@ -93,7 +93,7 @@ impl GameConnection {
         };
         let read = ctx.spawn(devices.into_actor(self).map(|devices, connection, ctx| {
             let known = devices.into_iter().map(paired).collect();
-            connection.update(GameUpdate::Devices(known), ctx);
+            connection.update(OwnUpdate::Devices(known), ctx);
             connection.ask_silent(ctx);
         }));
         // An answer to an earlier question may come later.
@@ -129,7 +129,7 @@ impl GameConnection {
         ctx.spawn(toggled.into_actor(self).map(move |toggled, connection, ctx| {
             let toggled = toggled.map(|(value, Answered { asked_after, content })| {
                 let answer = Ok(Answered { asked_after, content: Some(content) });
-                connection.update(GameUpdate::Device { device: device.clone(), answer }, ctx);
+                connection.update(OwnUpdate::Device { device: device.clone(), answer }, ctx);
                 value
             });
             connection.toggled(device, toggled, ctx);

@@ -7,7 +7,7 @@ use actix::prelude::*;
 use super::GameConnection;
 use crate::{
     game::{budget::Priority, link::AskError},
-    relay::{game::commands::COMMAND_DEADLINE, state::game_update::GameUpdate},
+    relay::{game::commands::COMMAND_DEADLINE, state::game_update::OwnUpdate},
 };
 
 /// A tool cupboard computes its upkeep again after its contents changed (protocol §3.4).
@@ -42,7 +42,7 @@ impl GameConnection {
             }
             // The link that ended says nothing of the device.
             if !matches!(answer, Err(AskError::Closed | AskError::TooMany(_))) {
-                connection.update(GameUpdate::Device { device, answer }, ctx);
+                connection.update(OwnUpdate::Device { device, answer }, ctx);
             }
         }));
     }

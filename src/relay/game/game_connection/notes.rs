@@ -5,7 +5,7 @@ use actix::prelude::*;
 use super::{GameConnection, stored_notes::shown};
 use crate::{
     db::{engine::start::read_until_answered, map_notes},
-    relay::{game::commands::NotesChanged, state::game_update::GameUpdate},
+    relay::{game::commands::NotesChanged, state::game_update::OwnUpdate},
 };
 
 impl GameConnection {
@@ -18,7 +18,7 @@ impl GameConnection {
         };
         let read = ctx.spawn(notes.into_actor(self).map(|notes, connection, ctx| {
             let notes = notes.into_iter().map(shown).collect();
-            connection.update(GameUpdate::Notes(notes), ctx);
+            connection.update(OwnUpdate::Notes(notes), ctx);
         }));
         // An answer to an earlier question may come later.
         if let Some(before) = self.feed.notes_read.replace(read) {
@@ -32,7 +32,7 @@ impl Handler<NotesChanged> for GameConnection {
 
     fn handle(&mut self, NotesChanged { deleted }: NotesChanged, ctx: &mut Self::Context) {
         if let Some(id) = deleted {
-            self.update(GameUpdate::NoteDeleted(id), ctx);
+            self.update(OwnUpdate::NoteDeleted(id), ctx);
         }
         self.load_notes(ctx);
     }

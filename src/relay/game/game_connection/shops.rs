@@ -5,7 +5,7 @@ use actix::prelude::*;
 use super::GameConnection;
 use crate::{
     domain::ids::GameServerId,
-    relay::{market::shop_watcher::ShopWatchesChanged, state::game_update::GameUpdate},
+    relay::{market::shop_watcher::ShopWatchesChanged, state::game_update::WorldUpdate},
 };
 
 impl GameConnection {
@@ -31,7 +31,7 @@ impl GameConnection {
         }
         let known = self.feed.live.state().server.reports;
         if let Some(reports) = self.shops.reports().filter(|reports| *reports != known) {
-            self.update(GameUpdate::Reports(reports), ctx);
+            self.update(WorldUpdate::Reports(reports), ctx);
         }
     }
 }

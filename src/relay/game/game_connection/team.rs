@@ -22,7 +22,7 @@ use crate::{
     relay::{
         game::team_speech::{self, say_later},
         shared::teams::{TeamKey, TeamLink},
-        state::{game_update::GameUpdate, team_chat::ReceivedLine},
+        state::{game_update::OwnUpdate, team_chat::ReceivedLine},
     },
 };
 
@@ -46,7 +46,7 @@ impl GameConnection {
         let LoadedCommands { timers, has_other_prefix } = self.commands.load(stored, wiped_at);
         if let Some(timers) = timers {
             let timers = timers.into_iter().map(|(id, timer)| (id.into(), timer)).collect();
-            self.update(GameUpdate::Timers(timers), ctx);
+            self.update(OwnUpdate::Timers(timers), ctx);
             self.show_turn_backs(ctx);
         }
         if has_other_prefix {

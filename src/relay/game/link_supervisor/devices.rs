@@ -15,7 +15,7 @@ use crate::{
     },
     domain::{device::DeviceKind, freshness::DEVICES_EVERY},
     game::{budget::Priority, link::AskError, paced_link::PacedLink},
-    relay::{game::link_end::LinkEnd, state::game_update::GameUpdate},
+    relay::{game::link_end::LinkEnd, state::game_update::OwnUpdate},
 };
 
 /// Retries of a device that was refused for the rate.
@@ -90,7 +90,7 @@ impl Supervisor {
                 _ if self.silent.get() >= SILENT_ANSWERS => return Err(LinkEnd::by(AskError::TimedOut)),
                 _ => {}
             }
-            if self.update(GameUpdate::Device { device: row.device_id.into(), answer }).await.is_err() {
+            if self.update(OwnUpdate::Device { device: row.device_id.into(), answer }.into()).await.is_err() {
                 return Ok(Err(Unneeded));
             }
         }

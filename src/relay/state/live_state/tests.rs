@@ -27,7 +27,7 @@ use crate::{
         },
     },
     relay::state::{
-        game_update::{GameUpdate, PairedDevice},
+        game_update::{GameUpdate, OwnUpdate, PairedDevice, TeamUpdate, WorldUpdate},
         outcome::{AlarmTrigger, Outcome},
         own_state::notes,
         world_state::TRUNCATED_BELIEVED,
@@ -77,18 +77,18 @@ fn device(kind: DeviceKind) -> PairedDevice {
     }
 }
 
-fn paired(kind: DeviceKind) -> GameUpdate {
-    GameUpdate::Devices(HashMap::from([("42".into(), device(kind))]))
+fn paired(kind: DeviceKind) -> OwnUpdate {
+    OwnUpdate::Devices(HashMap::from([("42".into(), device(kind))]))
 }
 
-fn answer(kind: AppEntityType, payload: AppEntityPayload) -> GameUpdate {
+fn answer(kind: AppEntityType, payload: AppEntityPayload) -> OwnUpdate {
     answer_after(u64::MAX, kind, payload)
 }
 
 /// An answer to a question that was asked after this number of broadcasts.
-fn answer_after(asked_after: u64, kind: AppEntityType, payload: AppEntityPayload) -> GameUpdate {
+fn answer_after(asked_after: u64, kind: AppEntityType, payload: AppEntityPayload) -> OwnUpdate {
     let content = Some(AppEntityInfo { r#type: kind.into(), payload });
-    GameUpdate::Device { device: "42".into(), answer: Ok(Answered { asked_after, content }) }
+    OwnUpdate::Device { device: "42".into(), answer: Ok(Answered { asked_after, content }) }
 }
 
 fn changed(payload: AppEntityPayload) -> GameUpdate {
@@ -100,8 +100,8 @@ fn changed_with(number: u64, payload: AppEntityPayload) -> GameUpdate {
     GameUpdate::Broadcast(number, Box::new(AppBroadcast { entity_changed, ..AppBroadcast::default() }))
 }
 
-fn team_after(asked_after: u64, content: AppTeamInfo) -> GameUpdate {
-    GameUpdate::Team(Answered { asked_after, content })
+fn team_after(asked_after: u64, content: AppTeamInfo) -> TeamUpdate {
+    TeamUpdate::Members(Answered { asked_after, content })
 }
 
 fn team_changed(number: u64, team_info: AppTeamInfo) -> GameUpdate {
@@ -132,11 +132,11 @@ impl Watched {
 
     fn connected() -> Self {
         let mut watched = Self::new();
-        assert!(watched.update(GameUpdate::Connected(info(1_000))).map_wanted);
+        assert!(watched.update(GameUpdate::Connected(info(1_000))).world.map_wanted);
         watched
     }
 
-    fn update(&mut self, update: GameUpdate) -> Outcome {
+    fn update(&mut self, update: impl Into<GameUpdate>) -> Outcome {
         let outcome = self.live.update(update, at(self.now).into());
         self.apply(&outcome);
         outcome
@@ -175,8 +175,8 @@ fn a_link_that_comes_and_goes_is_visible_and_a_long_gap_is_an_event() {
         reason: Some(LinkReason::Silent),
         next_attempt_at: Some(at(20)),
     };
-    assert!(watched.update(lost()).connection_changed);
-    assert!(!watched.update(lost()).connection_changed, "nothing new");
+    assert!(watched.update(lost()).own.connection_changed);
+    assert!(!watched.update(lost()).own.connection_changed, "nothing new");
     assert_eq!(watched.client["server"]["reason"], "the game server does not answer");
     watched.now = 20;
     assert!(watched.update(GameUpdate::Connected(info(1_000))).events.is_empty(), "ten seconds are no event");
@@ -190,13 +190,13 @@ fn a_link_that_comes_and_goes_is_visible_and_a_long_gap_is_an_event() {
 #[test]
 fn the_map_is_wanted_until_it_came_and_again_after_a_wipe() {
     let mut watched = Watched::connected();
-    assert!(watched.update(GameUpdate::Info(info(1_000))).map_wanted);
-    watched.update(GameUpdate::Map(AppMap::default()));
-    assert!(!watched.update(GameUpdate::Info(info(1_000))).map_wanted);
-    watched.update(GameUpdate::Markers(shops(0..3)));
+    assert!(watched.update(WorldUpdate::Info(info(1_000))).world.map_wanted);
+    watched.update(WorldUpdate::Map(AppMap::default()));
+    assert!(!watched.update(WorldUpdate::Info(info(1_000))).world.map_wanted);
+    watched.update(WorldUpdate::Markers(shops(0..3)));
     watched.update(paired(DeviceKind::Switch));
-    let wiped = watched.update(GameUpdate::Info(info(90_000)));
-    assert!(wiped.map_wanted && wiped.world.is_some());
+    let wiped = watched.update(WorldUpdate::Info(info(90_000)));
+    assert!(wiped.world.map_wanted && wiped.world.learned.is_some());
     assert!(matches!(&wiped.events[..], [event] if event.kind == EventKind::Wipe));
     assert_eq!(watched.client["mapMarkers"], serde_json::json!({}));
     assert_eq!(watched.client["devices"]["42"]["reachable"], "removed");
@@ -216,7 +216,7 @@ fn a_wipe_in_our_absence_is_seen_from_the_stored_world_and_what_is_known_is_newe
     let events = watched.update(GameUpdate::Connected(info(90_000))).events;
     assert!(matches!(&events[..], [event] if event.kind == EventKind::Wipe));
     watched.update(stored(1_000));
-    assert!(watched.update(GameUpdate::Info(info(90_000))).events.is_empty(), "the wipe is known");
+    assert!(watched.update(WorldUpdate::Info(info(90_000))).events.is_empty(), "the wipe is known");
 }
 
 #[test]
@@ -256,9 +256,9 @@ fn the_time_between_two_lives_of_the_service_is_a_gap_that_the_second_reports_on
 #[test]
 fn the_map_is_asked_for_once_in_a_wipe_also_across_a_restart() {
     let mut watched = Watched::new();
-    assert!(watched.update(GameUpdate::Connected(info(1_000))).map_wanted);
+    assert!(watched.update(GameUpdate::Connected(info(1_000))).world.map_wanted);
     assert_eq!(watched.live.monuments(), None);
-    let stored = watched.update(GameUpdate::Map(AppMap::default())).world;
+    let stored = watched.update(WorldUpdate::Map(AppMap::default())).world.learned;
     assert_eq!((&stored, watched.live.monuments()), (&Some(reading::world(&info(1_000))), Some(&[][..])));
 
     let mut restarted = Watched::new();
@@ -271,21 +271,21 @@ fn the_map_is_asked_for_once_in_a_wipe_also_across_a_restart() {
         speeds: Default::default(),
     });
     let up = restarted.update(GameUpdate::Connected(info(1_060)));
-    assert!(!up.map_wanted && up.events.is_empty(), "the game server rounds its wipe time");
+    assert!(!up.world.map_wanted && up.events.is_empty(), "the game server rounds its wipe time");
     assert_eq!(restarted.live.monuments(), Some(&monuments[..]));
-    let wiped = restarted.update(GameUpdate::Info(info(90_000)));
-    assert!(wiped.map_wanted && wiped.world.is_some());
+    let wiped = restarted.update(WorldUpdate::Info(info(90_000)));
+    assert!(wiped.world.map_wanted && wiped.world.learned.is_some());
     assert_eq!(restarted.live.monuments(), None, "those of the old map");
 }
 
 #[test]
 fn shops_that_vanish_all_at_once_are_believed_after_five_answers() {
     let mut watched = Watched::connected();
-    watched.update(GameUpdate::Markers(shops(0..10)));
+    watched.update(WorldUpdate::Markers(shops(0..10)));
     for _ in 1..TRUNCATED_BELIEVED {
-        assert!(watched.update(GameUpdate::Markers(shops(0..0))).changes.is_empty());
+        assert!(watched.update(WorldUpdate::Markers(shops(0..0))).changes.is_empty());
     }
-    assert_eq!(watched.update(GameUpdate::Markers(shops(0..0))).changes.len(), 10);
+    assert_eq!(watched.update(WorldUpdate::Markers(shops(0..0))).changes.len(), 10);
 }
 
 #[test]
@@ -299,26 +299,26 @@ fn a_game_server_that_falls_silent_takes_nothing_away() {
         y: 50.0,
         ..Default::default()
     });
-    watched.update(GameUpdate::Markers(all.clone()));
+    watched.update(WorldUpdate::Markers(all.clone()));
     for poll in 1..20 {
         watched.now = poll * 10;
-        assert!(watched.update(GameUpdate::Markers(shops(0..0))).events.is_empty());
+        assert!(watched.update(WorldUpdate::Markers(shops(0..0))).events.is_empty());
     }
-    let reports = |events, shops| GameUpdate::Reports(Reports { events, shops });
+    let reports = |events, shops| WorldUpdate::Reports(Reports { events, shops });
     watched.update(reports(Reported::No, Reported::No));
     assert_eq!(watched.client["server"]["reports"], serde_json::json!({ "events": "no", "shops": "no" }));
     for poll in 20..40 {
         watched.now = poll * 10;
-        assert!(watched.update(GameUpdate::Markers(shops(0..0))).events.is_empty());
+        assert!(watched.update(WorldUpdate::Markers(shops(0..0))).events.is_empty());
     }
     // The server reports again. The ship may be a new one; the shops were there all the while.
-    let events = watched.update(GameUpdate::Markers(all)).events;
+    let events = watched.update(WorldUpdate::Markers(all)).events;
     assert!(matches!(&events[..], [ship] if ship.kind == EventKind::Cargo && ship.action == "located"), "{events:?}");
     watched.update(reports(Reported::Yes, Reported::Yes));
     let left: usize = (40..44)
         .map(|poll| {
             watched.now = poll * 10;
-            watched.update(GameUpdate::Markers(shops(0..3))).events.len()
+            watched.update(WorldUpdate::Markers(shops(0..3))).events.len()
         })
         .sum();
     assert_eq!(left, 1, "the ship has left, which shops that are there bear out");
@@ -358,14 +358,14 @@ fn chat_and_a_broadcast_of_several_parts_are_one_outcome() {
         ..Default::default()
     };
     let history = AppTeamChat { messages: vec![said(1, "old")] };
-    assert!(watched.update(GameUpdate::Chat(history)).chat.iter().all(|line| !line.is_news));
+    assert!(watched.update(TeamUpdate::Chat(history)).team.chat.iter().all(|line| !line.is_news));
     let broadcast = AppBroadcast {
         team_changed: Some(AppTeamChanged { player_id: 7, team_info: member(true) }),
         team_message: Some(crate::game::wire::AppNewTeamMessage { message: said(2, "new") }),
         ..AppBroadcast::default()
     };
     let outcome = watched.update(GameUpdate::Broadcast(1, Box::new(broadcast)));
-    assert_eq!(outcome.chat.iter().map(|line| line.stored.line.text.as_str()).collect::<Vec<_>>(), ["new"]);
+    assert_eq!(outcome.team.chat.iter().map(|line| line.stored.line.text.as_str()).collect::<Vec<_>>(), ["new"]);
     assert_eq!(watched.client["team"]["members"]["7"]["name"], "Ann");
 }
 
@@ -403,7 +403,7 @@ fn sections_without_answers_become_stale_also_without_a_link_and_fresh_with_the_
     watched.now = 100_000;
     assert!(watched.tick().changes.is_empty(), "what was never known is not stale");
     watched.update(GameUpdate::Connected(info(1_000)));
-    watched.update(GameUpdate::Markers(shops(0..1)));
+    watched.update(WorldUpdate::Markers(shops(0..1)));
     watched.update(team_after(0, member(true)));
     assert!(watched.tick().changes.is_empty() && watched.client["server"].get("stale").is_none());
     watched.now += 10;
@@ -419,6 +419,6 @@ fn sections_without_answers_become_stale_also_without_a_link_and_fresh_with_the_
     assert!(watched.tick().changes.is_empty(), "said once");
     watched.update(GameUpdate::Connected(info(1_000)));
     watched.update(team_changed(1, member(true)));
-    watched.update(GameUpdate::Markers(shops(0..1)));
+    watched.update(WorldUpdate::Markers(shops(0..1)));
     assert!(watched.client["server"].get("stale").is_none(), "{}", watched.client["server"]);
 }

@@ -50,7 +50,7 @@ impl OwnState {
         self.devices.retain(|id| known.contains_key(id));
         // One that is paired again is a new one.
         let unpaired = self.alarms.retain(|id| known.contains_key(id));
-        step.outcome.alarm_values.extend(unpaired.into_iter().map(|id| (id.into(), None)));
+        step.outcome.own.alarm_values.extend(unpaired.into_iter().map(|id| (id.into(), None)));
         let device = |(id, known): (Arc<str>, PairedDevice)| {
             let PairedDevice { kind, name, label, last_value, reported, place } = known;
             if let Some(value) = last_value {
@@ -148,7 +148,7 @@ impl OwnState {
             Err(AskError::Refused(word)) if word == "not_found" => {
                 self.heard.insert(id.clone(), now);
                 // The device is asked once more before an event says so.
-                step.outcome.ask_again = (device.reachable != Reachable::Removed).then(|| id.clone());
+                step.outcome.own.ask_again = (device.reachable != Reachable::Removed).then(|| id.clone());
                 device = Device { reachable: Reachable::Removed, value: None, storage: None, ..device };
             }
             Ok(_) | Err(_) => {
@@ -189,7 +189,7 @@ impl OwnState {
 
     /// Notes the facts that events have reported, where they differ from the stored ones.
     pub fn report_facts(&mut self, step: &mut StateStep) {
-        step.outcome.reported = self.devices.take_changed();
+        step.outcome.own.reported = self.devices.take_changed();
     }
 
     /// A camera showed a frame of this time, or none.
@@ -234,7 +234,7 @@ impl OwnState {
                     device.value = None;
                     reading::read_payload(device, info.payload);
                 }
-                outcome.ask_again = Some(id.clone());
+                outcome.own.ask_again = Some(id.clone());
             }
             // The device was not known to be an alarm when the broadcast came.
             DeviceKind::Alarm if was_unknown => {
@@ -247,7 +247,7 @@ impl OwnState {
                 let triggers = answered.is_some_and(|value| self.alarms.answered_late(id, value, asked_after, now));
                 if triggers {
                     // The value is that of the broadcast by now.
-                    outcome.alarm_values.extend(device.value.map(|value| (id.clone(), Some(value))));
+                    outcome.own.alarm_values.extend(device.value.map(|value| (id.clone(), Some(value))));
                 }
                 trigger_if(triggers, id, device, None, outcome);
             }
@@ -260,7 +260,7 @@ impl OwnState {
         let before = self.alarms.value(id);
         let triggers = observe(&mut self.alarms);
         if let Some(value) = self.alarms.value(id).filter(|value| before != Some(*value)) {
-            outcome.alarm_values.push((id.into(), Some(value)));
+            outcome.own.alarm_values.push((id.into(), Some(value)));
         }
         triggers
     }
@@ -281,7 +281,7 @@ impl OwnState {
         self.last_broadcasts.insert(id.clone(), number);
         reading::read_payload(&mut device, changed.payload);
         if device.storage.as_ref().is_some_and(|storage| storage.has_protection) {
-            step.outcome.ask_again = Some(id.clone());
+            step.outcome.own.ask_again = Some(id.clone());
         }
         if let Some(value) = alarm_value(&device) {
             let triggers = self.observe(&id, step.outcome, |alarms| alarms.changed(&id, value, number, now));
@@ -307,6 +307,6 @@ fn alarm_value(device: &Device) -> Option<bool> {
 fn trigger_if(triggers: bool, id: &Arc<str>, device: &Device, unseen_since: Option<Moment>, outcome: &mut Outcome) {
     if triggers {
         let name = device.label.clone().unwrap_or_else(|| device.name.clone());
-        outcome.alarms.push(AlarmTrigger { device: id.clone(), name, place: device.place.clone(), unseen_since });
+        outcome.own.alarms.push(AlarmTrigger { device: id.clone(), name, place: device.place.clone(), unseen_since });
     }
 }

@@ -83,7 +83,7 @@ impl OwnState {
         );
         let is_first = !std::mem::replace(&mut self.game_notes_known, true);
         if is_first || outcome.changes.len() > before {
-            outcome.game_notes = Some(notes);
+            outcome.own.game_notes = Some(notes);
         }
     }
 
@@ -120,10 +120,10 @@ impl OwnState {
                 created_at: now.stamp,
                 expires_at: Some((*now + DEATH_NOTE_LIFE).stamp),
             };
-            outcome.death_notes.push((id.clone(), note.clone()));
+            outcome.own.death_notes.push((id.clone(), note.clone()));
             document.map_notes.put(Section::MapNotes, id, Some(note), &mut outcome.changes);
         }
-        if !outcome.death_notes.is_empty() {
+        if !outcome.own.death_notes.is_empty() {
             prune_deaths(step);
         }
     }
@@ -160,7 +160,10 @@ mod tests {
     use super::*;
     use crate::{
         game::wire::AppInfo,
-        relay::state::{game_update::GameUpdate, live_state::LiveState},
+        relay::state::{
+            game_update::{GameUpdate, OwnUpdate, WorldUpdate},
+            live_state::LiveState,
+        },
     };
 
     fn at(seconds: i64) -> Moment {
@@ -186,8 +189,8 @@ mod tests {
         };
         let mut live = LiveState::new(at(0).stamp);
         live.update(GameUpdate::Connected(info(1_000)), at(0));
-        live.update(GameUpdate::Info(info(90_000)), at(10));
-        live.update(GameUpdate::Notes(vec![note("old", 5), note("new", 15)]), at(20));
+        live.update(WorldUpdate::Info(info(90_000)), at(10));
+        live.update(OwnUpdate::Notes(vec![note("old", 5), note("new", 15)]), at(20));
         let shown: Vec<&str> = live.state().map_notes.iter().map(|(id, _)| &**id).collect();
         assert_eq!(shown, ["new"]);
     }

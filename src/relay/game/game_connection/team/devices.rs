@@ -27,7 +27,7 @@ use crate::{
             toggles::ToggleResult,
         },
         shared::write_behind::Record,
-        state::game_update::GameUpdate,
+        state::game_update::OwnUpdate,
     },
 };
 
@@ -159,7 +159,7 @@ impl GameConnection {
 
     /// Shows on each switch whether it turns back, and when.
     pub(super) fn show_turn_backs(&mut self, ctx: &mut Context<Self>) {
-        self.update(GameUpdate::TurnBacks(self.commands.switch_backs.shown()), ctx);
+        self.update(OwnUpdate::TurnBacks(self.commands.switch_backs.shown()), ctx);
     }
 
     /// Turns back the switches whose time has come.

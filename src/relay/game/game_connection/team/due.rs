@@ -17,7 +17,7 @@ use crate::{
     relay::{
         game::team_speech,
         shared::{teams::line_ends::EndedTimers, write_behind::Record},
-        state::game_update::GameUpdate,
+        state::game_update::OwnUpdate,
     },
 };
 
@@ -91,7 +91,7 @@ impl GameConnection {
         let number = free_number(timers.iter().map(|(_, timer)| timer.number));
         let (id, timer): (String, _) = (self.context.random.id(now), TeamTimer { number, text, ends_at: now + lasts });
         timers.push((id.as_str().into(), timer.clone()));
-        self.update(GameUpdate::Timers(timers), ctx);
+        self.update(OwnUpdate::Timers(timers), ctx);
         let (pool, server, stored) = (self.context.pool.clone(), self.server.clone(), (id.clone(), timer.clone()));
         let stored = async move {
             pool.write(move |db: &mut Db| team_timers::insert(db, &server, &stored.0, &stored.1, now)).await
@@ -145,7 +145,7 @@ impl GameConnection {
 
     /// The world is another: the database drops the timers with its notes.
     pub(super) fn timers_wiped(&mut self, ctx: &mut Context<Self>) {
-        self.update(GameUpdate::Timers(Vec::new()), ctx);
+        self.update(OwnUpdate::Timers(Vec::new()), ctx);
     }
 
     /// Its row is deleted once the database takes it: otherwise the timer would end once more after a start.
@@ -158,7 +158,7 @@ impl GameConnection {
     fn hide_timers(&mut self, is_hidden: impl Fn(&Arc<str>) -> bool, ctx: &mut Context<Self>) {
         let mut timers = self.timers();
         timers.retain(|(id, _)| !is_hidden(id));
-        self.update(GameUpdate::Timers(timers), ctx);
+        self.update(OwnUpdate::Timers(timers), ctx);
     }
 
     /// Shows what the owner should know: another bot for as long as the prefix is the same, a loop until the silence ends.
@@ -185,6 +185,6 @@ impl GameConnection {
     }
 
     fn show_notice(&mut self, ctx: &mut Context<Self>) {
-        self.update(GameUpdate::ChatNotice(self.commands.notice()), ctx);
+        self.update(OwnUpdate::ChatNotice(self.commands.notice()), ctx);
     }
 }

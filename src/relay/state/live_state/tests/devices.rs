@@ -6,17 +6,17 @@ use super::*;
 fn an_alarm_that_goes_off_triggers_once_with_its_label() {
     let mut watched = Watched::connected();
     watched.update(paired(DeviceKind::Alarm));
-    assert!(watched.update(answer(AppEntityType::Alarm, value(false))).alarms.is_empty());
+    assert!(watched.update(answer(AppEntityType::Alarm, value(false))).own.alarms.is_empty());
     watched.now = 1;
     let trigger =
         AlarmTrigger { device: "42".into(), name: "Front door".into(), place: Default::default(), unseen_since: None };
-    assert_eq!(watched.update(changed(value(true))).alarms, [trigger]);
+    assert_eq!(watched.update(changed(value(true))).own.alarms, [trigger]);
     assert_eq!(watched.client["devices"]["42"]["value"], true);
-    assert!(watched.update(answer(AppEntityType::Alarm, value(true))).alarms.is_empty(), "it is still on");
-    watched.update(GameUpdate::Device { device: "42".into(), answer: Err(AskError::Refused("not_found".into())) });
+    assert!(watched.update(answer(AppEntityType::Alarm, value(true))).own.alarms.is_empty(), "it is still on");
+    watched.update(OwnUpdate::Device { device: "42".into(), answer: Err(AskError::Refused("not_found".into())) });
     assert_eq!(watched.client["devices"]["42"]["reachable"], "removed");
     assert!(
-        watched.update(GameUpdate::Device { device: "9".into(), answer: Err(AskError::TimedOut) }).changes.is_empty(),
+        watched.update(OwnUpdate::Device { device: "9".into(), answer: Err(AskError::TimedOut) }).changes.is_empty(),
         "unknown"
     );
 }
@@ -26,11 +26,11 @@ fn an_alarm_that_is_paired_again_is_a_new_one() {
     let mut watched = Watched::connected();
     watched.update(paired(DeviceKind::Alarm));
     watched.update(answer(AppEntityType::Alarm, value(false)));
-    let gone = watched.update(GameUpdate::Devices(HashMap::new()));
-    assert_eq!(gone.alarm_values, [("42".into(), None)]);
+    let gone = watched.update(OwnUpdate::Devices(HashMap::new()));
+    assert_eq!(gone.own.alarm_values, [("42".into(), None)]);
     watched.update(paired(DeviceKind::Alarm));
     assert!(
-        watched.update(answer(AppEntityType::Alarm, value(true))).alarms.is_empty(),
+        watched.update(answer(AppEntityType::Alarm, value(true))).own.alarms.is_empty(),
         "it was on when it was paired"
     );
 }
@@ -45,8 +45,8 @@ fn a_tool_cupboard_is_asked_again_after_a_broadcast() {
         ..AppEntityPayload::default()
     };
     watched.update(answer(AppEntityType::StorageMonitor, contents(true)));
-    assert_eq!(watched.update(changed(contents(true))).ask_again.as_deref(), Some("42"));
-    assert_eq!(watched.update(changed(contents(false))).ask_again, None);
+    assert_eq!(watched.update(changed(contents(true))).own.ask_again.as_deref(), Some("42"));
+    assert_eq!(watched.update(changed(contents(false))).own.ask_again, None);
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn a_late_answer_of_an_alarm_is_neither_a_second_alarm_nor_the_end_of_the_first(
     watched.update(paired(DeviceKind::Alarm));
     watched.update(answer_after(0, AppEntityType::Alarm, value(false)));
     watched.now = 10;
-    assert_eq!(watched.update(changed_with(1, value(true))).alarms.len(), 1);
-    assert!(watched.update(answer_after(0, AppEntityType::Alarm, value(false))).alarms.is_empty());
+    assert_eq!(watched.update(changed_with(1, value(true))).own.alarms.len(), 1);
+    assert!(watched.update(answer_after(0, AppEntityType::Alarm, value(false))).own.alarms.is_empty());
     watched.now = 20;
-    assert!(watched.update(answer_after(1, AppEntityType::Alarm, value(true))).alarms.is_empty(), "the same alarm");
+    assert!(watched.update(answer_after(1, AppEntityType::Alarm, value(true))).own.alarms.is_empty(), "the same alarm");
     assert_eq!(watched.client["devices"]["42"]["value"], true);
 }
 
@@ -68,8 +68,8 @@ fn a_pulse_that_ended_while_the_alarm_was_asked_is_an_alarm() {
     watched.update(paired(DeviceKind::Alarm));
     watched.update(answer_after(0, AppEntityType::Alarm, value(false)));
     watched.now = 10;
-    assert!(watched.update(changed_with(1, value(false))).alarms.is_empty());
-    assert_eq!(watched.update(answer_after(0, AppEntityType::Alarm, value(true))).alarms.len(), 1);
+    assert!(watched.update(changed_with(1, value(false))).own.alarms.is_empty());
+    assert_eq!(watched.update(answer_after(0, AppEntityType::Alarm, value(true))).own.alarms.len(), 1);
     assert_eq!(watched.client["devices"]["42"]["value"], false, "it is over");
 }
 
@@ -79,7 +79,7 @@ fn a_late_answer_says_what_the_device_is() {
     watched.update(paired(DeviceKind::Unknown));
     watched.update(changed_with(1, value(true)));
     let outcome = watched.update(answer_after(0, AppEntityType::Alarm, value(false)));
-    assert_eq!((outcome.alarms.len(), outcome.ask_again), (1, None), "the broadcast said that it went off");
+    assert_eq!((outcome.own.alarms.len(), outcome.own.ask_again), (1, None), "the broadcast said that it went off");
     assert_eq!(watched.client["devices"]["42"]["value"], true);
 
     let mut watched = Watched::connected();
@@ -87,7 +87,7 @@ fn a_late_answer_says_what_the_device_is() {
     let contents = AppEntityPayload { capacity: Some(24), ..AppEntityPayload::default() };
     watched.update(changed_with(1, contents.clone()));
     let outcome = watched.update(answer_after(0, AppEntityType::StorageMonitor, contents));
-    assert_eq!(outcome.ask_again.as_deref(), Some("42"));
+    assert_eq!(outcome.own.ask_again.as_deref(), Some("42"));
     assert_eq!(watched.client["devices"]["42"]["storage"]["capacity"], 24);
 }
 
@@ -96,7 +96,7 @@ fn a_device_that_spoke_while_it_was_asked_in_vain_does_answer() {
     let mut watched = Watched::connected();
     watched.update(paired(DeviceKind::Switch));
     watched.update(changed(value(true)));
-    let silence = || GameUpdate::Device { device: "42".into(), answer: Err(AskError::TimedOut) };
+    let silence = || OwnUpdate::Device { device: "42".into(), answer: Err(AskError::TimedOut) };
     watched.update(silence());
     assert_eq!(watched.client["devices"]["42"]["reachable"], "ok");
     watched.now += 11;
@@ -108,10 +108,10 @@ fn a_device_that_spoke_while_it_was_asked_in_vain_does_answer() {
 fn devices_are_as_old_as_the_oldest_answer_of_one() {
     let mut watched = Watched::connected();
     let both = ["41", "42"].map(|id| (id.into(), device(DeviceKind::Switch)));
-    watched.update(GameUpdate::Devices(HashMap::from(both)));
+    watched.update(OwnUpdate::Devices(HashMap::from(both)));
     for id in ["41", "42"] {
         let content = Some(AppEntityInfo { r#type: AppEntityType::Switch.into(), payload: value(true) });
-        watched.update(GameUpdate::Device { device: id.into(), answer: Ok(Answered { asked_after: 0, content }) });
+        watched.update(OwnUpdate::Device { device: id.into(), answer: Ok(Answered { asked_after: 0, content }) });
         watched.now += 100;
     }
     watched.now = 1_000;
