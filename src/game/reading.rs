@@ -1,6 +1,9 @@
 //! A game server's answers in the domain's words. Tolerant: what makes no sense is left out, nothing fails.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
     domain::{
@@ -22,7 +25,8 @@ use crate::{
 /// Markers beyond this many are left out: no game server has them, and every one costs memory here.
 pub const MARKERS: usize = 20_000;
 const MEMBERS: usize = 64;
-const NOTES: usize = 128;
+/// Notes of one player, or of a player and the leader together.
+pub const NOTES: usize = 128;
 const SELL_ORDERS: usize = 32;
 const STACKS: usize = 128;
 const MONUMENTS: usize = 1_024;
@@ -57,32 +61,18 @@ pub fn team(team: AppTeamInfo, map_size: u32) -> (Option<String>, Vec<(u64, Memb
     (leader, members.collect())
 }
 
-/// The notes a team has placed in the game, keyed by what they are: the game gives them no ids. A leader's own notes
-/// come twice, as his and as the leader's, and are one.
-pub fn notes(team: &AppTeamInfo, map_size: u32) -> Vec<(String, MapNoteSeen)> {
-    let mut seen: HashSet<String> = HashSet::new();
-    team.map_notes
-        .iter()
-        .chain(&team.leader_map_notes)
-        .take(NOTES)
-        .filter_map(|note| {
-            let (x, y) = metres(note.x).zip(metres(note.y))?;
-            // The place is part of the id, so a note that moves is another note.
-            let id = format!("game:{}:{x:.0}:{y:.0}", note.r#type);
-            seen.insert(id.clone()).then(|| {
-                (
-                    id,
-                    MapNoteSeen {
-                        x,
-                        y,
-                        grid: grid::label(GridStyle::InGame, map_size, x, y),
-                        category: category(note),
-                        label: label(note),
-                    },
-                )
-            })
-        })
-        .collect()
+/// Notes that a player has placed in the game, keyed by what they are: the game gives them no ids. A team answer has
+/// those of the player who asks, and those of the leader, which the whole team sees.
+pub fn notes(placed: &[app_team_info::Note]) -> Vec<(Arc<str>, MapNoteSeen)> {
+    let mut seen: HashSet<Arc<str>> = HashSet::new();
+    let notes = placed.iter().take(NOTES).filter_map(|note| {
+        let (x, y) = metres(note.x).zip(metres(note.y))?;
+        // The place is part of the id, so a note that moves is another note.
+        let id: Arc<str> = format!("game:{}:{x:.0}:{y:.0}", note.r#type).into();
+        let is_first = seen.insert(id.clone());
+        is_first.then(|| (id, MapNoteSeen { x, y, category: category(note), label: label(note) }))
+    });
+    notes.collect()
 }
 
 /// A note as the game shows it; since when it is there, the game does not say.
@@ -90,20 +80,19 @@ pub fn notes(team: &AppTeamInfo, map_size: u32) -> Vec<(String, MapNoteSeen)> {
 pub struct MapNoteSeen {
     x: f64,
     y: f64,
-    grid: String,
     category: &'static str,
     label: Option<String>,
 }
 
 impl MapNoteSeen {
-    /// The note, first seen at `at`.
-    pub fn since(self, at: Timestamp) -> MapNote {
+    /// The note, first seen at `at` on a map of this size.
+    pub fn since(&self, at: Timestamp, map_size: u32) -> MapNote {
         MapNote {
             x: self.x,
             y: self.y,
-            grid: self.grid,
+            grid: grid::label(GridStyle::InGame, map_size, self.x, self.y),
             category: self.category.to_owned(),
-            label: self.label,
+            label: self.label.clone(),
             source: "game",
             author: None,
             created_at: at,

@@ -254,7 +254,9 @@ impl StateParts {
 
     fn update_members(&mut self, team: AppTeamInfo, step: &mut StateStep) {
         let around = self.world.around();
-        self.own.update_game_notes(&team, &around, step);
+        self.team.update_notes(&team.leader_map_notes);
+        self.own.update_placed_notes(&team.map_notes);
+        self.own.show_game_notes(self.team.leader_notes(), &around, step);
         self.team.update_members(team, &around, step);
     }
 

@@ -20,6 +20,7 @@ use crate::{
         time::{Moment, Timestamp},
         world_event::{EventKind, WorldEvent},
     },
+    game::reading::MapNoteSeen,
     relay::state::state_step::StateStep,
 };
 
@@ -31,7 +32,9 @@ const SHORTEST_GAP: TimeDelta = TimeDelta::seconds(30);
 pub struct OwnState {
     alarms: Alarms,
     devices: Devices,
-    /// The game server has said which notes the team has placed; before, they are as they were stored.
+    /// The notes that the paired player has placed in the game, by note id.
+    placed_notes: Vec<(Arc<str>, MapNoteSeen)>,
+    /// The game server has said which notes are placed in the game; before, they are as they were stored.
     game_notes_known: bool,
     connected: bool,
     /// Since when the link is down, if it ever was up.
@@ -136,6 +139,7 @@ impl OwnState {
     /// A new map: nothing of the old one remains.
     pub fn wipe(&mut self, step: &mut StateStep) {
         self.devices.wiped();
+        self.placed_notes.clear();
         step.document.map_notes.replace(Section::MapNotes, [], &mut step.outcome.changes);
         self.remove_devices(step);
     }

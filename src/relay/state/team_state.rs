@@ -1,4 +1,6 @@
-//! The team's part of the live state: its members, its leader and its chat.
+//! The team's part of the live state: its members, its leader and the leader's notes, and its chat.
+
+use std::sync::Arc;
 
 use crate::{
     domain::{
@@ -10,8 +12,8 @@ use crate::{
     },
     game::{
         link::Answered,
-        reading,
-        wire::{AppTeamChat, AppTeamInfo, AppTeamMessage},
+        reading::{self, MapNoteSeen},
+        wire::{AppTeamChat, AppTeamInfo, AppTeamMessage, app_team_info},
     },
     relay::state::{state_step::StateStep, team_chat::TeamChat},
 };
@@ -22,6 +24,8 @@ pub struct TeamState {
     chat: TeamChat,
     stillness: Stillness,
     detector: TeamDetector,
+    /// The notes that the leader has placed in the game, by note id.
+    leader_notes: Vec<(Arc<str>, MapNoteSeen)>,
     /// The last answer about the team.
     heard_at: Option<Moment>,
     /// The last broadcast of this link about the team. What was asked for before is older.
@@ -49,6 +53,7 @@ impl TeamState {
     /// A new map.
     pub fn wipe(&mut self) {
         self.detector.wiped();
+        self.leader_notes.clear();
     }
 
     /// The members in an answer, unless a broadcast came since it was asked for: that says the same, and is not older.
@@ -59,6 +64,16 @@ impl TeamState {
     /// The broadcast of this number is about the team.
     pub fn note_broadcast(&mut self, number: u64) {
         self.last_broadcast = number;
+    }
+
+    /// The notes that the leader has placed in the game, all of them.
+    pub fn update_notes(&mut self, placed: &[app_team_info::Note]) {
+        self.leader_notes = reading::notes(placed);
+    }
+
+    /// The notes that the leader has placed in the game, by note id.
+    pub fn leader_notes(&self) -> &[(Arc<str>, MapNoteSeen)] {
+        &self.leader_notes
     }
 
     /// A complete list of the members.

@@ -15,7 +15,10 @@ use crate::{
         time::{Moment, Timestamp},
         world_event::EventKind,
     },
-    game::{reading, wire::AppTeamInfo},
+    game::{
+        reading::{self, MapNoteSeen, NOTES},
+        wire::app_team_info,
+    },
     relay::state::state_step::StateStep,
 };
 
@@ -64,15 +67,26 @@ impl OwnState {
         }
     }
 
-    /// Notes of the game come and go with the team's answer; those of other sources stay.
-    pub fn update_game_notes(&mut self, team: &AppTeamInfo, around: &MapContext, step: &mut StateStep) {
-        let notes = reading::notes(team, around.map_size);
+    /// The notes that the paired player has placed in the game, all of them.
+    pub fn update_placed_notes(&mut self, placed: &[app_team_info::Note]) {
+        self.placed_notes = reading::notes(placed);
+    }
+
+    /// Shows the notes that are placed in the game: the paired player's, and those of the leader, who may be the same
+    /// player. Those of other sources stay.
+    pub fn show_game_notes(
+        &mut self,
+        of_leader: &[(Arc<str>, MapNoteSeen)],
+        around: &MapContext,
+        step: &mut StateStep,
+    ) {
         let others = notes_of_others(step.document);
         let StateStep { document, outcome, now, .. } = step;
-        let notes = notes.into_iter().map(|(id, seen)| {
-            let id = Arc::from(id);
-            let since = document.map_notes.get(&id).map_or(now.stamp, |note| note.created_at);
-            (id, seen.since(since))
+        let mut shown: HashSet<&Arc<str>> = HashSet::new();
+        let placed = self.placed_notes.iter().chain(of_leader).filter(|(id, _)| shown.insert(id)).take(NOTES);
+        let notes = placed.map(|(id, seen)| {
+            let since = document.map_notes.get(id).map_or(now.stamp, |note| note.created_at);
+            (id.clone(), seen.since(since, around.map_size))
         });
         let notes: Vec<_> = notes.collect();
         let before = outcome.changes.len();
@@ -159,15 +173,40 @@ fn put(id: Arc<str>, note: Option<MapNote>, step: &mut StateStep) {
 mod tests {
     use super::*;
     use crate::{
+        domain::detect::EventWindow,
         game::wire::AppInfo,
         relay::state::{
             game_update::{GameUpdate, OwnUpdate, WorldUpdate},
             live_state::LiveState,
+            outcome::Outcome,
         },
     };
 
     fn at(seconds: i64) -> Moment {
         (Timestamp::UNIX_EPOCH + TimeDelta::seconds(1_800_000_000 + seconds)).into()
+    }
+
+    #[test]
+    fn the_players_own_notes_stay_when_the_leaders_change() {
+        let mut document = ServerState::new(at(0).stamp);
+        let (mut window, mut outcome) = (EventWindow::default(), Outcome::default());
+        let step = &mut StateStep { document: &mut document, window: &mut window, outcome: &mut outcome, now: at(0) };
+        let around = MapContext { map_size: 4_000, monuments: &[] };
+        let placed = |x| app_team_info::Note { r#type: 1, x, y: 1.0, ..Default::default() };
+        let mut own = OwnState::default();
+        own.update_placed_notes(&[placed(1.0)]);
+        for (of_leader, shown) in [
+            (&[placed(2.0)][..], &["game:1:1:1", "game:1:2:1"][..]),
+            (&[placed(1.0), placed(3.0)], &["game:1:1:1", "game:1:3:1"]),
+            (&[], &["game:1:1:1"]),
+        ] {
+            step.now = step.now + TimeDelta::seconds(5);
+            own.show_game_notes(&reading::notes(of_leader), &around, step);
+            let ids: Vec<&str> = step.document.map_notes.iter().map(|(id, _)| &**id).collect();
+            assert_eq!(ids, shown);
+        }
+        let note = step.document.map_notes.get(&Arc::from("game:1:1:1")).expect("it is shown");
+        assert_eq!(note.created_at, at(5).stamp, "it was there all the while");
     }
 
     #[test]
