@@ -12,12 +12,13 @@
 //! once, for the API and for pushes.
 //!
 //! # The path of a frame
-//! [`relay::game::link_supervisor`] keeps the link to a paired game server up ([`game::link`]), asks within the game's
-//! own token buckets ([`game::paced_link`]), and reports the answers to the server's [`relay::game::game_connection`]. That
-//! actor applies each to its [`relay::state::live_state`], which is pure: an update in; a step of the state, world
-//! events ([`domain::detect`]), chat and alarms out. [`relay::wire::publisher`] encodes the step once, as a JSON Patch,
-//! and sends it to its subscribers: one [`relay::client::server_subscription`] per worker thread, which lets its
-//! sockets write ([`relay::client::socket`]). When a socket may write is decided by [`relay::client::send_queue`] and
+//! [`relay::game::pool::pooled_link`] keeps the link to a paired game server up ([`game::link`]). Over it
+//! [`relay::game::pool::open_link`] asks within the game's own token buckets ([`game::paced_link`]), and reports the
+//! answers to the server's [`relay::game::game_connection`]. That actor applies each to its
+//! [`relay::state::live_state`], which is pure: an update in; a step of the state, world events ([`domain::detect`]),
+//! chat and alarms out. [`relay::wire::publisher`] encodes the step once, as a JSON Patch, and sends it to its
+//! subscribers: one [`relay::client::server_subscription`] per worker thread, which lets its sockets write
+//! ([`relay::client::socket`]). When a socket may write is decided by [`relay::client::send_queue`] and
 //! [`relay::client::frame_budget`]: never more than 60 frames in 10 seconds, raids first, patches last and merged when
 //! their turn comes ([`relay::client::patch_log`]), and no kind of message ever stops another. So a limit or a slow
 //! reader delays the state and never loses it, and no client has a queue of patches. No frame passes the mailbox of a
@@ -105,7 +106,7 @@
 //!
 //! # When a game server dies
 //! The link ends: at once if the connection breaks, after two unanswered requests or 40 s of silence if it just stops.
-//! The supervisor reports why and when it tries again; the live state keeps what is known, and its `server` says
+//! Its task reports why and when it tries again; the live state keeps what is known, and its `server` says
 //! `unreachable` with the reason and `nextAttemptAt`, which every client gets as a patch. Attempts come after 1 s, 2 s,
 //! 4 s and so on up to 5 minutes, jittered, and never end. Sections of the state without an answer for three of their
 //! polls are named as stale ([`domain::freshness`]), with a link or without. Detectors pause, so that nothing counts as

@@ -40,10 +40,15 @@
 //! game       one connection to each game server                               > alarms market state shared wire
 //!   game_connection       one paired server: mailbox, live state, timers; a file for each subject
 //!     team                commands in the team's chat
-//!   link_supervisor       connects, polls, connects again
-//!   link_end              why a link ended
-//!   poll_plan             pure: what is asked for, and when
-//!   stored_world          what earlier links left
+//!   pool                  links, each kept up
+//!     pooled_link         connects, and connects again
+//!     open_link           what is asked over one that is up
+//!     poll_plan           pure: what is asked for again, and when
+//!     link_owner          the game connection that needs it
+//!     link_report         what it reports
+//!     link_end            why it ended
+//!     wake                what it is woken by
+//!     stored_world        what earlier links left
 //!   device_refreshes      looks at changed devices, one at a time
 //!   commands              what users want of a game server
 //!   toggles               of switches, one at a time for each

@@ -1,5 +1,5 @@
 //! Actor: one paired game server. Started by the hub, on one of the threads for game links; receives what its
-//! [`link_supervisor`] learns, keeps the [`LiveState`](crate::relay::state::live_state::LiveState), and publishes what
+//! [`PooledLink`] learns, keeps the [`LiveState`](crate::relay::state::live_state::LiveState), and publishes what
 //! follows. Stops when the paired server is deleted or the service drains.
 
 mod alarms;
@@ -48,7 +48,7 @@ use crate::{
             alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
             received_at::ReceivedAt,
         },
-        game::link_supervisor::{self, LinkReport},
+        game::pool::{link_owner::LinkOwner, link_report::LinkReport, pooled_link::PooledLink},
         market::shop_watcher::ShopWatcher,
         shared::{context::RelayContext, write_behind::Record},
         state::{
@@ -59,7 +59,7 @@ use crate::{
     },
 };
 
-/// The senders bound what waits here: one supervisor that waits for each answer, one message per subscriber and
+/// The senders bound what waits here: one link that waits for each answer, one message per subscriber and
 /// snapshot, commands that wait for their answers.
 const MAILBOX: usize = 1_024;
 
@@ -192,24 +192,24 @@ impl GameConnection {
         }
     }
 
-    /// Starts or stops the link's supervisor, as the link policy wants it.
-    fn supervise_or_pause(&mut self, ctx: &mut Context<Self>) {
+    /// Starts or stops the link, as the link policy wants it.
+    fn link_or_pause(&mut self, ctx: &mut Context<Self>) {
         let always = self.context.game.link_policy == GameLinkPolicy::Always;
         let is_watched = self.feed.publisher.has_subscribers();
         self.held.wake.watch(is_watched);
         self.feed.live.watch(is_watched, self.context.clock.moment());
-        match (always || is_watched, self.held.supervisor) {
+        match (always || is_watched, self.held.task) {
             (true, None) => {
                 self.held.begin();
                 let (context, server, wake) = (self.context.clone(), self.server.clone(), self.held.wake.clone());
-                let supervise = link_supervisor::supervise(ctx.address().recipient(), context, server, wake);
-                self.held.supervisor = Some(ctx.spawn(supervise.into_actor(self)));
+                let link = PooledLink::keep(LinkOwner { reports: ctx.address().recipient(), context, server, wake });
+                self.held.task = Some(ctx.spawn(link.into_actor(self)));
                 self.disconnected(ConnectionState::Connecting, None, None, ctx);
             }
-            (false, supervisor) => {
-                if let Some(supervisor) = supervisor {
-                    ctx.cancel_future(supervisor);
-                    self.held.supervisor = None;
+            (false, task) => {
+                if let Some(task) = task {
+                    ctx.cancel_future(task);
+                    self.held.task = None;
                 }
                 self.disconnected(ConnectionState::Paused, Some(LinkReason::Unwatched), None, ctx);
             }
@@ -309,7 +309,7 @@ impl Actor for GameConnection {
         self.load_notes(ctx);
         self.load_devices(ctx);
         self.load_commands(ctx);
-        self.supervise_or_pause(ctx);
+        self.link_or_pause(ctx);
     }
 
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
@@ -376,7 +376,7 @@ impl Handler<Subscribe> for GameConnection {
 
     fn handle(&mut self, Subscribe { subscriber }: Subscribe, ctx: &mut Self::Context) {
         self.feed.publisher.subscribe(subscriber);
-        self.supervise_or_pause(ctx);
+        self.link_or_pause(ctx);
         self.plan_tick(ctx);
     }
 }
@@ -386,7 +386,7 @@ impl Handler<Unsubscribe> for GameConnection {
 
     fn handle(&mut self, Unsubscribe { subscriber }: Unsubscribe, ctx: &mut Self::Context) {
         self.feed.publisher.unsubscribe(&subscriber);
-        self.supervise_or_pause(ctx);
+        self.link_or_pause(ctx);
     }
 }
 

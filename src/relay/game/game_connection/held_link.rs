@@ -1,4 +1,4 @@
-//! The link of a game connection: the one in use, its supervisor, and what the next process is to know of it.
+//! The link of a game connection: the one in use, the task that keeps it, and what the next process is to know of it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
         time::{Moment, Timestamp},
     },
     game::paced_link::PacedLink,
-    relay::game::{echoes::Echoes, link_supervisor::Wake},
+    relay::game::{echoes::Echoes, pool::wake::Wake},
 };
 
 /// A process that is killed has stored this long ago at most that its link was up.
@@ -30,12 +30,13 @@ pub struct HeldLink {
     alive_kept: Option<(Moment, Timestamp)>,
     /// A user asks for the first link: it waits for no turn.
     asked_for: bool,
-    pub supervisor: Option<SpawnHandle>,
+    /// Keeps the link.
+    pub task: Option<SpawnHandle>,
     pub wake: Arc<Wake>,
 }
 
 impl HeldLink {
-    /// No link, and no supervisor.
+    /// No link, and no task that keeps one.
     pub fn new(heard: LastHeard, asked_for: bool) -> Self {
         Self {
             heard,
@@ -44,7 +45,7 @@ impl HeldLink {
             game_server: None,
             alive_kept: None,
             asked_for,
-            supervisor: None,
+            task: None,
             wake: Arc::default(),
         }
     }
@@ -55,7 +56,7 @@ impl HeldLink {
         self.echoes = Echoes::default();
     }
 
-    /// A supervisor is about to begin.
+    /// The first attempt is about to begin.
     pub fn begin(&mut self) {
         if std::mem::take(&mut self.asked_for) {
             self.wake.retry.notify_one();

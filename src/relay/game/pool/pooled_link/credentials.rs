@@ -1,28 +1,18 @@
-//! The credentials of a link, and the record that the game server has accepted them.
+//! The credentials of a link.
 
-use std::time::Duration;
-
-use tokio::time::timeout;
-
-use super::Supervisor;
+use super::PooledLink;
 use crate::{
-    db::{engine::error::DbError, paired_servers},
+    db::engine::error::DbError,
     domain::{ids::GameServerId, link_reason::LinkReason, outbound::Target, server_state::ConnectionState},
     game::link::{LinkEnded, Player, Route},
-    relay::{
-        game::{
-            link_end::{LinkEnd, PAUSE_REJECTED},
-            stored_world,
-        },
-        shared::write_behind::Record,
+    relay::game::pool::{
+        link_end::{LinkEnd, PAUSE_REJECTED},
+        stored_world,
     },
     vault::VaultError,
 };
 
-/// Longest wait for the database; one that takes longer gets the record later.
-const STORED_IN_TIME: Duration = Duration::from_millis(500);
-
-impl Supervisor {
+impl PooledLink {
     /// Where to connect to, as which player, and the version of these credentials unless it was accepted before; `None`
     /// if the server is no longer paired. The token is open only from here to the end of the link.
     pub(super) async fn read(&self) -> Result<Option<(Route, Player, Option<i32>)>, LinkEnd> {
@@ -35,17 +25,17 @@ impl Supervisor {
         let no_credentials = |detail: &str| unreadable(LinkReason::UnreadableToken, detail);
         let not_read = |error: DbError| match &error {
             DbError::Malformed(_) | DbError::Damaged(_) => {
-                log::error!(server = self.server.as_str(); "a pairing cannot be read: {error}");
+                log::error!(server = self.owner.server.as_str(); "a pairing cannot be read: {error}");
                 unreadable(LinkReason::UnreadableRow, "its row is damaged")
             }
             _ => LinkEnd::unreachable(LinkReason::OurDatabase, error),
         };
-        let (row, token) = match self.context.vault.player_token(&self.server).await {
+        let (row, token) = match self.owner.context.vault.player_token(&self.owner.server).await {
             Ok(read) => read,
             Err(VaultError::Missing) => return Ok(None),
             Err(VaultError::Unreadable(error)) => {
-                log::error!(server = self.server.as_str(); "a player token cannot be opened: {error}");
-                let awaits_key = self.context.vault.awaits_key(error);
+                log::error!(server = self.owner.server.as_str(); "a player token cannot be opened: {error}");
+                let awaits_key = self.owner.context.vault.awaits_key(error);
                 let reason = if awaits_key { LinkReason::MissingKey } else { LinkReason::UnreadableToken };
                 return Err(unreadable(reason, "it cannot be opened"));
             }
@@ -54,12 +44,12 @@ impl Supervisor {
         };
         if !self.world_reported.get() {
             let paired = row.clone();
-            let stored = match self.context.pool.read(move |db| stored_world::read(db, &paired)).await {
+            let stored = match self.owner.context.pool.read(move |db| stored_world::read(db, &paired)).await {
                 Ok(stored) => stored,
                 Err(DbError::NotFound) => return Ok(None),
                 Err(error) => return Err(not_read(error)),
             };
-            if self.update(stored).await.is_err() {
+            if self.owner.update(stored).await.is_err() {
                 return Err(LinkEnded::Unneeded.into());
             }
             self.world_reported.set(true);
@@ -73,24 +63,13 @@ impl Supervisor {
         let Ok(id) = row.player_id.parse() else {
             return Err(no_credentials("the player id makes no sense"));
         };
-        let game = &self.context.game;
+        let game = &self.owner.context.game;
         let route = Route {
             host: row.address,
             port: row.port,
             proxy: game.proxy_url.as_ref().map(ToString::to_string),
-            outbound: self.context.outbound.clone(),
+            outbound: self.owner.context.outbound.clone(),
         };
         Ok(Some((route, Player { id, token }, credentials)))
-    }
-
-    /// Stores that credentials of this version were accepted, before the link is shown: a user who sees the link also
-    /// sees what others learnt of the game server. A database that does not answer does not hold the link up.
-    pub(super) async fn accepted(&self, credentials: Option<i32>) {
-        let Some(version) = credentials else { return };
-        let server = self.server.clone();
-        let write = self.context.pool.write(move |db| paired_servers::set_accepted(db, &server, version));
-        if !timeout(STORED_IN_TIME, write).await.is_ok_and(|stored| stored.is_ok()) {
-            self.context.write_behind.store(Record::Accepted(self.server.clone(), version));
-        }
     }
 }

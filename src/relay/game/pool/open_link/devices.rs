@@ -7,15 +7,18 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{ANSWER_DEADLINE, SILENT_ANSWERS, Supervisor, Unneeded};
+use super::{ANSWER_DEADLINE, OpenLink, SILENT_ANSWERS};
 use crate::{
     db::{
         engine::{pool::Db, start::read_until_answered},
         smart_devices::{self, SmartDevice},
     },
     domain::{device::DeviceKind, freshness::DEVICES_EVERY},
-    game::{budget::Priority, link::AskError, paced_link::PacedLink},
-    relay::{game::link_end::LinkEnd, state::game_update::OwnUpdate},
+    game::{budget::Priority, link::AskError},
+    relay::{
+        game::pool::{link_end::LinkEnd, link_owner::Unneeded},
+        state::game_update::OwnUpdate,
+    },
 };
 
 /// Retries of a device that was refused for the rate.
@@ -24,12 +27,9 @@ const RATE_REFUSALS: u32 = 3;
 /// Least time between two rounds: a game server that sends rubbish does not spend our budget on them.
 const ROUNDS_APART: Duration = Duration::from_secs(10);
 
-impl Supervisor {
-    pub(super) async fn keep_devices(
-        &self,
-        paced_link: &PacedLink,
-        alarms_asked: &Notify,
-    ) -> Result<Unneeded, LinkEnd> {
+impl OpenLink<'_> {
+    /// Asks all devices, and again now and then; notifies when the alarms were asked.
+    pub(super) async fn keep_devices(&self, alarms_asked: &Notify) -> Result<Unneeded, LinkEnd> {
         // Devices that did not answer in the last round; none: all are asked.
         let mut silent = HashSet::new();
         let mut all_asked_at = Instant::now();
@@ -37,7 +37,7 @@ impl Supervisor {
             if silent.is_empty() {
                 all_asked_at = Instant::now();
             }
-            silent = match Box::pin(self.devices(paced_link, alarms_asked, &silent)).await? {
+            silent = match Box::pin(self.devices(alarms_asked, &silent)).await? {
                 Ok(silent) => silent,
                 Err(Unneeded) => return Ok(Unneeded),
             };
@@ -56,13 +56,12 @@ impl Supervisor {
     /// their changes; returns those that did not answer. One that is paired meanwhile is asked by the game connection.
     async fn devices(
         &self,
-        paced_link: &PacedLink,
         alarms_asked: &Notify,
         only: &HashSet<String>,
     ) -> Result<Result<HashSet<String>, Unneeded>, LinkEnd> {
-        let server = self.server.clone();
+        let (context, server) = (&self.owner.context, self.owner.server.clone());
         let read = move |db: &mut Db| smart_devices::list(db, &server);
-        let mut rows = read_until_answered(&self.context.pool, &self.context.random, "devices", read).await;
+        let mut rows = read_until_answered(&context.pool, &context.random, "devices", read).await;
         rows.retain(|row| only.is_empty() || only.contains(&row.device_id));
         rows.sort_by_key(urgency);
         let mut silent = HashSet::new();
@@ -71,13 +70,13 @@ impl Supervisor {
                 alarms_asked.notify_one();
             }
             let Ok(entity) = row.device_id.parse::<u64>() else { continue };
-            let mut answer = paced_link.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+            let mut answer = self.link.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
             // Until it has answered, its alarms do not reach us; our predecessor may have spent the tokens.
             for _ in 0..RATE_REFUSALS {
                 if !matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
                     break;
                 }
-                answer = paced_link.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
+                answer = self.link.entity(entity, Priority::EntitySync, ANSWER_DEADLINE).await;
             }
             let is_silent = matches!(answer, Err(AskError::TimedOut));
             self.count_silence(is_silent);
@@ -90,7 +89,8 @@ impl Supervisor {
                 _ if self.silent.get() >= SILENT_ANSWERS => return Err(LinkEnd::by(AskError::TimedOut)),
                 _ => {}
             }
-            if self.update(OwnUpdate::Device { device: row.device_id.into(), answer }.into()).await.is_err() {
+            let update = OwnUpdate::Device { device: row.device_id.into(), answer };
+            if self.owner.update(update).await.is_err() {
                 return Ok(Err(Unneeded));
             }
         }

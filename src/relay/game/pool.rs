@@ -1,0 +1,10 @@
+//! The links to game servers: each is kept up, and asked for all that there is to know.
+
+pub mod link_end;
+pub mod link_owner;
+pub mod link_report;
+pub mod open_link;
+pub mod poll_plan;
+pub mod pooled_link;
+pub mod stored_world;
+pub mod wake;

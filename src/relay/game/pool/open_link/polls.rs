@@ -1,0 +1,125 @@
+//! Questions that a link asks again and again.
+
+use futures_util::future::try_join_all;
+use tokio::time::{Instant, sleep_until};
+
+use super::{ANSWER_DEADLINE, EMPTY, OpenLink, SILENT_ANSWERS};
+use crate::{
+    game::{
+        budget::{Priority, cost},
+        link::{Answered, AskError},
+        wire::{AppRequest, AppResponse},
+    },
+    relay::{
+        game::pool::{
+            link_end::{LinkEnd, is_dead},
+            link_owner::Unneeded,
+            link_report::LinkReport,
+            poll_plan::{Poll, PollPlan, silent_after},
+        },
+        state::game_update::{GameUpdate, TeamUpdate, WorldUpdate},
+    },
+};
+
+/// Result of a poll that the link survives.
+#[derive(PartialEq, Eq)]
+enum Polled {
+    /// Perhaps with a refusal.
+    Answered,
+    Silent,
+    Unneeded,
+}
+
+impl OpenLink<'_> {
+    /// Asks everything once, then each when its time comes.
+    pub(super) async fn keep_polling(&self) -> Result<Unneeded, LinkEnd> {
+        for poll in [Poll::Time, Poll::Chat, Poll::Clan, Poll::Markers, Poll::Team] {
+            if self.poll_all(&[poll]).await?.is_err() {
+                return Ok(Unneeded);
+            }
+        }
+        if self.owner.report(LinkReport::Resynced).await.is_err() {
+            return Ok(Unneeded);
+        }
+        let mut plan = PollPlan::new(Instant::now(), self.owner.context.random.byte());
+        loop {
+            let is_watched = self.owner.wake.is_watched();
+            let (_, at) = plan.next(is_watched);
+            tokio::select! {
+                () = sleep_until(at) => {}
+                () = self.owner.wake.watched() => continue,
+                () = self.chat_wanted.notified() => {
+                    plan.miss_chat();
+                    continue;
+                }
+            }
+            let now = Instant::now();
+            let polls = plan.due(now, is_watched);
+            polls.iter().for_each(|poll| plan.asked(*poll, now));
+            if self.poll_all(&polls).await?.is_err() {
+                return Ok(Unneeded);
+            }
+        }
+    }
+
+    /// Asks these things together and reports the answers. Silence counts once, however many were asked: a game server
+    /// that pauses for a moment is not dead.
+    async fn poll_all(&self, polls: &[Poll]) -> Result<Result<(), Unneeded>, LinkEnd> {
+        let asked = try_join_all(polls.iter().map(|poll| self.poll(*poll)));
+        // In a box, which is freed when they are answered: what waits for the next poll is small.
+        let polled = Box::pin(asked).await?;
+        if polled.contains(&Polled::Unneeded) {
+            return Ok(Err(Unneeded));
+        }
+        let answers = polled.iter().map(|polled| *polled == Polled::Answered);
+        self.silent.set(silent_after(self.silent.get(), polls.iter().copied().zip(answers)));
+        match self.silent.get() {
+            0..SILENT_ANSWERS => Ok(Ok(())),
+            _ => Err(LinkEnd::by(AskError::TimedOut)),
+        }
+    }
+
+    /// Asks one thing and reports the answer.
+    async fn poll(&self, poll: Poll) -> Result<Polled, LinkEnd> {
+        let mut request = AppRequest::default();
+        match poll {
+            Poll::Info => request.get_info = EMPTY,
+            Poll::Time => request.get_time = EMPTY,
+            Poll::Team => request.get_team_info = EMPTY,
+            Poll::Chat => request.get_team_chat = EMPTY,
+            Poll::Clan => request.get_clan_info = EMPTY,
+            Poll::Markers => request.get_map_markers = EMPTY,
+        }
+        let answer = self.link.ask(request, cost::REQUEST, Priority::Polling, ANSWER_DEADLINE).await;
+        let Answered { asked_after, content } = match answer {
+            Ok(answered) => answered,
+            Err(AskError::Refused(word)) if poll != Poll::Info || !is_dead(&word) => {
+                log::debug!(server = self.owner.server.as_str(), poll:? = poll; "the game server refuses: {word}");
+                return Ok(Polled::Answered);
+            }
+            // The section becomes stale, which the state says; the rest goes on.
+            Err(error @ AskError::TooMany(_)) => {
+                self.warn_of_refusal(&error);
+                return Ok(Polled::Answered);
+            }
+            Err(AskError::TimedOut) => return Ok(Polled::Silent),
+            Err(error) => return Err(LinkEnd::by(error)),
+        };
+        let update: GameUpdate = match *content {
+            AppResponse { info: Some(info), .. } => WorldUpdate::Info(info).into(),
+            AppResponse { time: Some(time), .. } => WorldUpdate::Time(time).into(),
+            AppResponse { team_info: Some(content), .. } => {
+                TeamUpdate::Members(Answered { asked_after, content }).into()
+            }
+            AppResponse { team_chat: Some(chat), .. } => TeamUpdate::Chat(chat).into(),
+            AppResponse { map_markers: Some(markers), .. } => WorldUpdate::Markers(markers).into(),
+            // An answer without content, or the clan's, asked for only to be sent clan changes: nothing to report.
+            _ => return Ok(Polled::Answered),
+        };
+        let Ok(map_wanted) = self.owner.update(update).await else { return Ok(Polled::Unneeded) };
+        if map_wanted {
+            self.map_wanted.notify_one();
+        }
+        Ok(Polled::Answered)
+    }
+}
