@@ -1,5 +1,6 @@
 //! Protocol of the game: its messages, a link to a game server, and the meaning of its answers.
 
+pub mod acting_link;
 pub mod budget;
 pub mod camera;
 mod camera_overlay;
@@ -12,5 +13,6 @@ pub mod map_picture;
 pub mod outbound;
 pub mod paced_link;
 pub mod reading;
+pub mod reading_link;
 mod web_socket;
 pub mod wire;

@@ -139,6 +139,8 @@ pub struct Link {
     requests: Arc<Mutex<mpsc::Sender<Outgoing>>>,
     /// Number of broadcasts handled.
     handled: watch::Receiver<u64>,
+    /// SteamID64.
+    player: u64,
     peer: Option<SocketAddr>,
 }
 
@@ -192,17 +194,23 @@ impl Link {
         let requests = Arc::new(Mutex::new(requests));
         let (broadcasts, received) = mpsc::channel(BROADCASTS);
         let (handled, is_handled) = watch::channel(0);
+        let id = player.id;
         let exchange = Exchange { player, waiting: HashMap::new(), seq: 0, map_request: None, broadcasts, heard: 0 };
         let (taken, untaken) = oneshot::channel();
         let link = actix::spawn(run(socket, decoder.clone(), exchange, outgoing, untaken));
         let broadcasts = Broadcasts { received, number: 0, handled, permit: None, link, _taken: taken };
-        Ok((Link { requests, handled: is_handled, peer }, broadcasts))
+        Ok((Link { requests, handled: is_handled, player: id, peer }, broadcasts))
     }
 
-    /// A link that has ended.
+    /// A link of this player that has ended.
     #[cfg(test)]
-    pub fn ended(peer: Option<SocketAddr>) -> Self {
-        Self { requests: Arc::new(Mutex::new(mpsc::channel(1).0)), handled: watch::channel(0).1, peer }
+    pub fn ended(player: u64, peer: Option<SocketAddr>) -> Self {
+        Self { requests: Arc::new(Mutex::new(mpsc::channel(1).0)), handled: watch::channel(0).1, player, peer }
+    }
+
+    /// SteamID64 of the player who asks.
+    pub fn player(&self) -> u64 {
+        self.player
     }
 
     /// Address at which the game server has answered; `None` behind a proxy and in a simulated network.

@@ -60,30 +60,29 @@ impl SharedBudget {
     }
 }
 
-/// One player's link to a game server, with its budget; clones share both.
+/// One player's link to a game server, with its budget; clones share both. Callers have it as a
+/// [`ReadingLink`](crate::game::reading_link::ReadingLink) or an [`ActingLink`](crate::game::acting_link::ActingLink).
 #[derive(Clone)]
 pub struct PacedLink {
     link: Link,
     budget: Arc<SharedBudget>,
-    /// SteamID64.
-    player: u64,
 }
 
 impl PacedLink {
-    /// Asks over this link as this player.
-    pub fn new(link: Link, budget: Arc<SharedBudget>, player: u64) -> Self {
-        Self { link, budget, player }
+    /// Asks over this link within this budget.
+    pub fn new(link: Link, budget: Arc<SharedBudget>) -> Self {
+        Self { link, budget }
     }
 
     /// A link of this player that has ended.
     #[cfg(test)]
     pub fn ended(player: u64, peer: Option<SocketAddr>) -> Self {
-        Self { link: Link::ended(peer), budget: Arc::default(), player }
+        Self { link: Link::ended(player, peer), budget: Arc::default() }
     }
 
     /// SteamID64 of the player who asks.
     pub fn player(&self) -> u64 {
-        self.player
+        self.link.player()
     }
 
     /// Address at which the game server has answered; `None` behind a proxy and in a simulated network.
@@ -94,7 +93,7 @@ impl PacedLink {
     /// Waits until the tokens are there.
     pub async fn spare(&self, cost: u32, priority: Priority) {
         loop {
-            let wait = self.budget.with(|budget, now| budget.wait_for(self.player, cost, priority, now));
+            let wait = self.budget.with(|budget, now| budget.wait_for(self.player(), cost, priority, now));
             if wait.is_zero() {
                 return;
             }
@@ -110,12 +109,12 @@ impl PacedLink {
         priority: Priority,
         deadline: Duration,
     ) -> Result<Answered<Box<AppResponse>>, AskError> {
-        while let Err(wait) = self.budget.with(|budget, now| budget.take(self.player, cost, priority, now)) {
+        while let Err(wait) = self.budget.with(|budget, now| budget.take(self.player(), cost, priority, now)) {
             sleep(wait.max(Duration::from_millis(1))).await;
         }
         let answer = self.link.ask(request, deadline).await;
         if matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
-            self.budget.with(|budget, now| budget.refused(self.player, now));
+            self.budget.with(|budget, now| budget.refused(self.player(), now));
         }
         answer
     }

@@ -27,10 +27,10 @@ use crate::{
         time::Timestamp,
     },
     game::{
+        acting_link::ActingLink,
         budget::{Priority, cost},
         camera_shot::{CameraShot, CameraView, NoPicture, RayFrame, SeenEntity, read_entities},
         link::AskError,
-        paced_link::PacedLink,
         wire::{AppCameraRays, AppCameraSubscribe, AppEmpty, AppRequest, AppResponse},
     },
 };
@@ -147,7 +147,7 @@ impl CameraCapture {
     }
 
     /// A shot of this camera: one of the last moments, that of a look that is under way, or that of a new one.
-    pub fn look(self: &Rc<Self>, camera: String, link: Option<PacedLink>) -> SharedCapture {
+    pub fn look(self: &Rc<Self>, camera: String, link: Option<ActingLink>) -> SharedCapture {
         let now = Instant::now();
         self.shots.borrow_mut().retain(|_, (taken, _)| now - *taken < SHOT_LIFE);
         if let Some((_, shot)) = self.shots.borrow().get(&camera) {
@@ -173,7 +173,7 @@ impl CameraCapture {
         look
     }
 
-    async fn shoot(&self, camera: &str, link: &PacedLink) -> CameraLook {
+    async fn shoot(&self, camera: &str, link: &ActingLink) -> CameraLook {
         let _turn = self.turn.lock().await;
         if !self.is_streaming(camera) {
             self.subscribe(camera, link).await?;
@@ -199,7 +199,7 @@ impl CameraCapture {
     }
 
     /// Subscribes, or renews.
-    async fn subscribe(&self, camera: &str, link: &PacedLink) -> Result<(), CameraError> {
+    async fn subscribe(&self, camera: &str, link: &ActingLink) -> Result<(), CameraError> {
         let is_renewal = self.watched.borrow().as_ref().is_some_and(|watched| watched.camera == camera);
         if !is_renewal {
             // Frames that come now are of another camera.
@@ -268,7 +268,7 @@ impl CameraCapture {
     }
 
     /// Unsubscribes if no camera was wanted for [`LINGER`]. Call it that long after each look.
-    pub fn end_unused(self: &Rc<Self>, link: Option<&PacedLink>) -> Option<impl Future<Output = ()> + use<>> {
+    pub fn end_unused(self: &Rc<Self>, link: Option<&ActingLink>) -> Option<impl Future<Output = ()> + use<>> {
         let is_unused = |looks: &Self| looks.wanted.get().is_some_and(|wanted| wanted.elapsed() >= LINGER);
         let link = link.filter(|_| is_unused(self))?.clone();
         let own = self.clone();
@@ -289,7 +289,7 @@ impl CameraCapture {
 }
 
 /// Asks, and again if the game refuses for the rate alone: the mirrored buckets then are empty, and asking waits.
-async fn ask(link: &PacedLink, request: impl Fn() -> AppRequest) -> Result<AppResponse, AskError> {
+async fn ask(link: &ActingLink, request: impl Fn() -> AppRequest) -> Result<AppResponse, AskError> {
     loop {
         match link.ask(request(), cost::REQUEST, Priority::Toggle, CAMERA_DEADLINE).await {
             Err(AskError::Refused(word)) if word == "rate_limit" => {}

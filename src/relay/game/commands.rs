@@ -16,9 +16,9 @@ use crate::{
         time::Timestamp,
     },
     game::{
+        acting_link::ActingLink,
         budget::{Priority, cost},
         link::{Answered, AskError},
-        paced_link::PacedLink,
         reading,
         wire::{AppEntityInfo, AppPromoteToLeader, AppRequest, AppSendMessage, AppSetEntityValue},
     },
@@ -190,7 +190,7 @@ impl From<AskError> for CommandError {
 /// it until it is: a game server says yes before it has turned the switch, and also if something else holds it. The
 /// caller sets the deadline.
 pub async fn toggle(
-    link: &PacedLink,
+    link: &ActingLink,
     entity: u64,
     wanted: Option<bool>,
     known: Option<bool>,
@@ -232,7 +232,7 @@ pub async fn toggle(
 }
 
 /// Says a line in the team's chat.
-pub async fn say(link: &PacedLink, message: &str, priority: Priority) -> Result<(), AskError> {
+pub async fn say(link: &ActingLink, message: &str, priority: Priority) -> Result<(), AskError> {
     let message = Some(AppSendMessage { message: message.to_owned() });
     let request = AppRequest { send_team_message: message, ..Default::default() };
     patiently(|| link.ask(request.clone(), cost::CHAT_MESSAGE, priority, COMMAND_DEADLINE)).await?;
@@ -240,7 +240,7 @@ pub async fn say(link: &PacedLink, message: &str, priority: Priority) -> Result<
 }
 
 /// Makes a member the leader. The game answers only that it was asked: what then holds is in the team.
-pub async fn promote(link: PacedLink, player: u64) {
+pub async fn promote(link: ActingLink, player: u64) {
     let request = AppRequest { promote_to_leader: Some(AppPromoteToLeader { steam_id: player }), ..Default::default() };
     let asked = link.ask(request, cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE).await;
     if let Err(error) = asked {

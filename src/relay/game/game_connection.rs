@@ -329,9 +329,9 @@ impl Handler<LinkReport> for GameConnection {
 
     fn handle(&mut self, report: LinkReport, ctx: &mut Self::Context) -> bool {
         match report {
-            LinkReport::Up(link, game_server, info) => {
+            LinkReport::Up { reading, acting, game_server, info } => {
                 self.held.heard.note(self.context.clock.now());
-                self.held.link = Some(link);
+                (self.held.reading, self.held.acting) = (Some(reading), Some(acting));
                 self.join_market(&game_server, ctx);
                 self.held.game_server = Some(game_server);
                 self.cameras.link_changed();

@@ -26,7 +26,7 @@ use crate::{
         },
         time::{Moment, Timestamp},
     },
-    game::paced_link::PacedLink,
+    game::acting_link::ActingLink,
 };
 
 /// No game server cuts shorter lines.
@@ -62,7 +62,7 @@ pub enum TeamNews {
 #[derive(Clone)]
 pub struct TeamLink {
     pub server: ServerId,
-    pub link: PacedLink,
+    pub link: ActingLink,
     pub connected_since: Moment,
     pub vocabulary: Arc<Vocabulary>,
     /// Passes leadership on when a member asks.
@@ -130,7 +130,7 @@ pub enum SayOutcome {
 /// A line and the link over which it is said now.
 pub struct NextSaid {
     pub waiting: WaitingLine<SaidLine>,
-    pub link: PacedLink,
+    pub link: ActingLink,
 }
 
 /// See the module. Shared by all game connections of the process.

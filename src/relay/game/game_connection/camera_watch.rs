@@ -6,7 +6,7 @@ use actix::SpawnHandle;
 
 use crate::{
     clock::Clock,
-    game::paced_link::PacedLink,
+    game::acting_link::ActingLink,
     relay::{
         game::camera_capture::{CameraCapture, SharedCapture},
         state::game_update::GameUpdate,
@@ -41,7 +41,7 @@ impl CameraWatch {
     }
 
     /// A shot of this camera, as [`CameraCapture::look`] takes it.
-    pub fn look(&mut self, clock: &Clock, camera: String, link: Option<PacedLink>) -> SharedCapture {
+    pub fn look(&mut self, clock: &Clock, camera: String, link: Option<ActingLink>) -> SharedCapture {
         self.capture.get_or_insert_with(|| CameraCapture::new(clock.clone())).look(camera, link)
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::GameConnection;
 use crate::{
     domain::chat::StoredLine,
-    game::{budget::Priority, paced_link::PacedLink},
+    game::budget::Priority,
     relay::{
         game::commands::{self, COMMAND_DEADLINE, ChatError, SayInTeam},
         shared::write_behind::Record,
@@ -22,7 +22,7 @@ const FLUSHED_WITHIN: Duration = Duration::from_secs(2);
 impl GameConnection {
     /// Delivers the lines that are news, and keeps all.
     pub(super) fn hear_chat(&mut self, lines: Vec<ReceivedLine>) {
-        let player = self.held.link.as_ref().map(PacedLink::player);
+        let player = self.held.acting.as_ref().map(|link| link.player());
         for ReceivedLine { stored, author, is_news, .. } in lines {
             if is_news {
                 self.feed.deliver_line(&stored);
@@ -39,7 +39,7 @@ impl Handler<SayInTeam> for GameConnection {
     type Result = ResponseActFuture<Self, Result<StoredLine, ChatError>>;
 
     fn handle(&mut self, SayInTeam { text }: SayInTeam, _: &mut Self::Context) -> Self::Result {
-        let Some(link) = self.held.link.clone() else {
+        let Some(link) = self.held.acting.clone() else {
             return Box::pin(actix::fut::ready(Err(ChatError::Unavailable)));
         };
         let echo = self.held.echoes.wait_for(shown_text(&text));

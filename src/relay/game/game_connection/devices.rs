@@ -12,7 +12,7 @@ use crate::{
         smart_devices::{self, SmartDevice},
     },
     domain::device::{Device, DeviceKind, Reachable},
-    game::{link::Answered, paced_link::PacedLink},
+    game::{acting_link::ActingLink, link::Answered},
     relay::{
         game::{
             commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle, DevicesChanged, ReadDevices, Wish},
@@ -104,7 +104,7 @@ impl GameConnection {
 
     /// Asks the devices of which no answer is known; without a link, the next one asks all.
     fn ask_silent(&mut self, ctx: &mut Context<Self>) {
-        if self.held.link.is_none() {
+        if self.held.reading.is_none() {
             return;
         }
         let is_silent = |device: &Device| device.kind != DeviceKind::Camera && device.reachable != Reachable::Ok;
@@ -143,9 +143,9 @@ impl GameConnection {
     }
 
     /// The link, the entity id, and the value if it is known.
-    fn switch(&self, device: &Arc<str>) -> Result<(PacedLink, u64, Option<bool>), CommandError> {
+    fn switch(&self, device: &Arc<str>) -> Result<(ActingLink, u64, Option<bool>), CommandError> {
         let known = self.feed.live.state().devices.get(device);
-        match (known, self.held.link.clone(), device.parse::<u64>()) {
+        match (known, self.held.acting.clone(), device.parse::<u64>()) {
             (Some(known), ..) if !matches!(known.kind, DeviceKind::Switch | DeviceKind::Unknown) => {
                 Err(CommandError::NotASwitch)
             }

@@ -11,7 +11,7 @@ use crate::{
         ids::GameServerId,
         time::{Moment, Timestamp},
     },
-    game::paced_link::PacedLink,
+    game::{acting_link::ActingLink, reading_link::ReadingLink},
     relay::game::{echoes::Echoes, pool::wake::Wake},
 };
 
@@ -21,7 +21,10 @@ const ALIVE_EVERY: TimeDelta = TimeDelta::seconds(60);
 /// See the module.
 pub struct HeldLink {
     pub heard: LastHeard,
-    pub link: Option<PacedLink>,
+    /// The link that reads for this paired server, if one is up.
+    pub reading: Option<ReadingLink>,
+    /// The link of the paired player, if one is up.
+    pub acting: Option<ActingLink>,
     /// Lines that users said over it.
     pub echoes: Echoes,
     /// Peer of the link, or of the last one.
@@ -40,7 +43,8 @@ impl HeldLink {
     pub fn new(heard: LastHeard, asked_for: bool) -> Self {
         Self {
             heard,
-            link: None,
+            reading: None,
+            acting: None,
             echoes: Echoes::default(),
             game_server: None,
             alive_kept: None,
@@ -52,7 +56,7 @@ impl HeldLink {
 
     /// The link is gone; its users' lines are not repeated.
     pub fn drop_link(&mut self) {
-        self.link = None;
+        (self.reading, self.acting) = (None, None);
         self.echoes = Echoes::default();
     }
 
@@ -67,7 +71,7 @@ impl HeldLink {
     pub fn retry(&self, changed: bool) {
         if changed {
             self.wake.replaced.notify_one();
-        } else if self.link.is_none() {
+        } else if self.reading.is_none() {
             self.wake.retry.notify_one();
         }
     }

@@ -28,7 +28,7 @@ impl GameConnection {
     }
 
     fn look(&mut self, device: Arc<str>, ctx: &mut Context<Self>) {
-        let (Some(link), Ok(entity)) = (self.held.link.clone(), device.parse::<u64>()) else {
+        let (Some(link), Ok(entity)) = (self.held.reading.clone(), device.parse::<u64>()) else {
             // The next link asks every device.
             self.devices.refreshes.end(&device);
             return;

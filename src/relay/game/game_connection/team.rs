@@ -73,7 +73,7 @@ impl GameConnection {
 
     /// True if the link, its team and the commands are known.
     fn is_ready(&self) -> bool {
-        self.held.link.is_some() && self.commands.is_known()
+        self.held.acting.is_some() && self.commands.is_known()
     }
 
     /// Something that commands wait for has come.
@@ -86,7 +86,7 @@ impl GameConnection {
 
     /// Takes the link's place among those of its team, which may be another than before.
     pub(super) fn join_team(&mut self, own: Addr<Self>) {
-        let (Some(link), Some(game_server), true) = (&self.held.link, &self.held.game_server, self.is_ready()) else {
+        let (Some(link), Some(game_server), true) = (&self.held.acting, &self.held.game_server, self.is_ready()) else {
             return;
         };
         let now = self.context.clock.moment();

@@ -5,8 +5,9 @@ use actix::Message;
 use crate::{
     domain::{ids::GameServerId, link_reason::LinkReason, server_state::ConnectionState, time::Timestamp},
     game::{
+        acting_link::ActingLink,
         decoding::DecodingPermit,
-        paced_link::PacedLink,
+        reading_link::ReadingLink,
         wire::{AppInfo, AppMap},
     },
     relay::state::game_update::GameUpdate,
@@ -17,7 +18,12 @@ use crate::{
 #[rtype(result = "bool")]
 pub enum LinkReport {
     /// The game server that answers, and what it says of itself.
-    Up(PacedLink, GameServerId, AppInfo),
+    Up {
+        reading: ReadingLink,
+        acting: ActingLink,
+        game_server: GameServerId,
+        info: AppInfo,
+    },
     Down {
         state: ConnectionState,
         reason: LinkReason,

@@ -17,10 +17,11 @@ use crate::{
     db::paired_servers,
     domain::{ids::GameServerId, link_reason::LinkReason},
     game::{
-        budget::{Priority, cost},
+        acting_link::ActingLink,
         link::{AskError, Broadcasts, LinkEnded, Route},
         paced_link::PacedLink,
-        wire::{AppEmpty, AppRequest},
+        reading_link::ReadingLink,
+        wire::AppInfo,
     },
     relay::{shared::write_behind::Record, state::game_update::GameUpdate},
 };
@@ -36,7 +37,7 @@ const STORED_IN_TIME: Duration = Duration::from_millis(500);
 /// See the module.
 pub struct OpenLink<'a> {
     owner: &'a LinkOwner,
-    link: PacedLink,
+    link: ReadingLink,
     route: &'a Route,
     /// Version of its credentials, unless it was accepted before.
     credentials: Option<i32>,
@@ -57,7 +58,7 @@ impl<'a> OpenLink<'a> {
     /// Nothing asked yet.
     pub fn new(
         owner: &'a LinkOwner,
-        link: PacedLink,
+        link: ReadingLink,
         route: &'a Route,
         credentials: Option<i32>,
         answered: &'a Cell<bool>,
@@ -77,12 +78,12 @@ impl<'a> OpenLink<'a> {
     }
 
     /// Talks until the link ends. Ok when it is no longer needed.
-    pub async fn hold(&self, broadcasts: Broadcasts) -> Result<Unneeded, LinkEnd> {
+    pub async fn hold(&self, link: PacedLink, broadcasts: Broadcasts) -> Result<Unneeded, LinkEnd> {
         // Broadcasts go their own way: none waits behind a poll.
         let mut forwarded = pin!(self.forward(broadcasts));
         let talked = tokio::select! {
             ended = &mut forwarded => return Err(ended.into()),
-            talked = self.talk() => talked,
+            talked = self.talk(link) => talked,
         };
         match talked {
             // The link knows better why.
@@ -112,20 +113,12 @@ impl<'a> OpenLink<'a> {
 
     /// Resynchronises, then polls. Alarms come first; after them the map and the devices, which may take long, hold up
     /// nothing else.
-    async fn talk(&self) -> Result<Unneeded, LinkEnd> {
-        let info = AppRequest { get_info: EMPTY, ..Default::default() };
-        let asked = Box::pin(self.link.ask(info, cost::REQUEST, Priority::EntitySync, ANSWER_DEADLINE));
+    async fn talk(&self, link: PacedLink) -> Result<Unneeded, LinkEnd> {
         // No name for the answer, which would be held as long as the link.
-        let asked = asked.await;
-        if matches!(asked, Ok(_) | Err(AskError::Refused(_))) {
-            self.answered.set(true);
-        }
-        let Some(info) = asked.map_err(LinkEnd::by)?.content.info else {
-            return Err(LinkEnd::unreachable(LinkReason::NoCompanion, "it does not say what it is"));
-        };
+        let (info, acting) = Box::pin(self.prove(link)).await?;
         Box::pin(self.note_accepted()).await;
-        let at = GameServerId::at(&self.route.host, self.route.port);
-        match Box::pin(self.owner.report(LinkReport::Up(self.link.clone(), at, info))).await {
+        let (reading, game_server) = (self.link.clone(), GameServerId::at(&self.route.host, self.route.port));
+        match Box::pin(self.owner.report(LinkReport::Up { reading, acting, game_server, info })).await {
             Ok(true) => self.map_wanted.notify_one(),
             Ok(false) => {}
             Err(Unneeded) => return Ok(Unneeded),
@@ -146,6 +139,16 @@ impl<'a> OpenLink<'a> {
                 Err(LinkEnd::unreachable(LinkReason::OtherCredentials, "the credentials were replaced"))
             }
         }
+    }
+
+    /// The first question, which a game server answers only to a player whose token it accepts.
+    async fn prove(&self, link: PacedLink) -> Result<(AppInfo, ActingLink), LinkEnd> {
+        let asked = ActingLink::prove(link, ANSWER_DEADLINE).await;
+        if matches!(asked, Ok(_) | Err(AskError::Refused(_))) {
+            self.answered.set(true);
+        }
+        let unsaid = || LinkEnd::unreachable(LinkReason::NoCompanion, "it does not say what it is");
+        asked.map_err(LinkEnd::by)?.ok_or_else(unsaid)
     }
 
     /// Stores that these credentials were accepted, before the link is shown: a user who sees the link also sees what
@@ -170,5 +173,3 @@ impl<'a> OpenLink<'a> {
         }
     }
 }
-
-const EMPTY: Option<AppEmpty> = Some(AppEmpty {});

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     domain::{backoff::Backoff, link_reason::LinkReason, outbound::Target},
-    game::{link::Link, paced_link::PacedLink},
+    game::{link::Link, paced_link::PacedLink, reading_link::ReadingLink},
     panics::{self, Part},
     relay::shared::connect_pacer::ConnectPermit,
 };
@@ -99,7 +99,7 @@ impl PooledLink {
             let _ = self.owner.report(LinkReport::ServerGone).await;
             return Ok(Unneeded);
         };
-        let (id, budget) = (player.id, context.budgets.of(&route));
+        let budget = context.budgets.of(&route);
         let connecting = async {
             if is_asked_for {
                 let wait = self.target.borrow().as_ref().map(|target| context.outbound.ask(target));
@@ -111,7 +111,8 @@ impl PooledLink {
         let (link, broadcasts) = Box::pin(permit.connect(connecting)).await?;
         // Asked for while it was made: it is here.
         wake.retry.notified().now_or_never();
-        let link = PacedLink::new(link, budget, id);
-        OpenLink::new(&self.owner, link, &route, credentials, &self.answered).hold(broadcasts).await
+        let link = PacedLink::new(link, budget);
+        let reading = ReadingLink::new(link.clone());
+        OpenLink::new(&self.owner, reading, &route, credentials, &self.answered).hold(link, broadcasts).await
     }
 }

@@ -61,7 +61,7 @@ impl LinkedRoom {
         let settings = TeamChatSettings { commands: vec![CommandWord::Pop], ..TeamChatSettings::default() };
         let link = TeamLink {
             server: server.clone(),
-            link: PacedLink::ended(player, None),
+            link: ActingLink::ended(player, None),
             connected_since: at(since),
             vocabulary: Vocabulary::new(&settings, Vec::new()).into(),
             passes_leadership: false,

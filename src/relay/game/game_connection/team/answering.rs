@@ -51,7 +51,7 @@ impl Handler<AskServer> for GameConnection {
 
     fn handle(&mut self, AskServer { command, texts, .. }: AskServer, _: &mut Self::Context) -> Self::Result {
         MessageResult(match self.reply(0, command, "", &texts) {
-            TeamReply::Say(lines) if self.held.link.is_some() => Some(lines),
+            TeamReply::Say(lines) if self.held.reading.is_some() => Some(lines),
             _ => None,
         })
     }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{EMPTY, OpenLink};
+use super::OpenLink;
 use crate::{
     game::{
-        budget::{Priority, cost},
+        budget::Priority,
         link::{Answered, AskError},
-        wire::AppRequest,
+        reading_link::Question,
     },
     relay::game::pool::{link_end::LinkEnd, link_owner::Unneeded, link_report::LinkReport},
 };
@@ -28,9 +28,8 @@ impl OpenLink<'_> {
 
     /// Asks for the map and reports the answer.
     async fn map(&self) -> Result<Result<(), Unneeded>, LinkEnd> {
-        let request = AppRequest { get_map: EMPTY, ..Default::default() };
         let turn = self.owner.context.decoder.turn_of_map().await;
-        match self.link.ask(request, cost::MAP, Priority::Map, MAP_DEADLINE).await {
+        match self.link.ask(Question::Map, Priority::Map, MAP_DEADLINE).await {
             Ok(Answered { content, .. }) => {
                 let Some(map) = content.map else { return Ok(Ok(())) };
                 let (address, port) = (self.route.host.clone(), self.route.port);

@@ -3,12 +3,13 @@
 use futures_util::future::try_join_all;
 use tokio::time::{Instant, sleep_until};
 
-use super::{ANSWER_DEADLINE, EMPTY, OpenLink, SILENT_ANSWERS};
+use super::{ANSWER_DEADLINE, OpenLink, SILENT_ANSWERS};
 use crate::{
     game::{
-        budget::{Priority, cost},
+        budget::Priority,
         link::{Answered, AskError},
-        wire::{AppRequest, AppResponse},
+        reading_link::Question,
+        wire::AppResponse,
     },
     relay::{
         game::pool::{
@@ -81,16 +82,15 @@ impl OpenLink<'_> {
 
     /// Asks one thing and reports the answer.
     async fn poll(&self, poll: Poll) -> Result<Polled, LinkEnd> {
-        let mut request = AppRequest::default();
-        match poll {
-            Poll::Info => request.get_info = EMPTY,
-            Poll::Time => request.get_time = EMPTY,
-            Poll::Team => request.get_team_info = EMPTY,
-            Poll::Chat => request.get_team_chat = EMPTY,
-            Poll::Clan => request.get_clan_info = EMPTY,
-            Poll::Markers => request.get_map_markers = EMPTY,
-        }
-        let answer = self.link.ask(request, cost::REQUEST, Priority::Polling, ANSWER_DEADLINE).await;
+        let question = match poll {
+            Poll::Info => Question::Info,
+            Poll::Time => Question::Time,
+            Poll::Team => Question::Team,
+            Poll::Chat => Question::Chat,
+            Poll::Clan => Question::Clan,
+            Poll::Markers => Question::Markers,
+        };
+        let answer = self.link.ask(question, Priority::Polling, ANSWER_DEADLINE).await;
         let Answered { asked_after, content } = match answer {
             Ok(answered) => answered,
             Err(AskError::Refused(word)) if poll != Poll::Info || !is_dead(&word) => {
