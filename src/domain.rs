@@ -87,4 +87,5 @@ pub mod wiki;
 pub mod word_lists;
 pub(crate) mod words;
 pub mod world_event;
+pub mod world_head;
 pub mod world_map;

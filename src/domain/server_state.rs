@@ -22,6 +22,7 @@ use crate::domain::{
     reporting::Reports,
     team_timer::TeamTimer,
     time::Timestamp,
+    world_head::WorldHead,
 };
 
 /// A member of the paired player's team.
@@ -137,10 +138,36 @@ pub struct ServerHead {
     pub stale: StaleSections,
 }
 
+impl ServerHead {
+    /// Shows what the game server says to all who play there.
+    pub fn show_world(&mut self, world: &WorldHead) {
+        let WorldHead { name, map_size, map_seed, players, max_players, queued_players, wiped_at, .. } = world;
+        self.name.clone_from(name);
+        (self.map_size, self.map_seed, self.wiped_at) = (*map_size, *map_seed, *wiped_at);
+        (self.players, self.max_players, self.queued_players) = (*players, *max_players, *queued_players);
+        let WorldHead { hour, sunrise, sunset, day_seconds, night_seconds, day_night_at, reports, .. } = world;
+        (self.hour, self.sunrise, self.sunset) = (*hour, *sunrise, *sunset);
+        (self.day_seconds, self.night_seconds, self.day_night_at) = (*day_seconds, *night_seconds, *day_night_at);
+        self.reports = *reports;
+    }
+}
+
 /// Values by id, whose edits return what they changed. In a vector of just their number: every link has dozens, and the
-/// ids seldom change.
-#[derive(Clone, Debug, Default)]
-pub struct Keyed<K, T>(Vec<(K, Arc<T>)>);
+/// ids seldom change. Clones share them until one is edited.
+#[derive(Debug)]
+pub struct Keyed<K, T>(Arc<Vec<(K, Arc<T>)>>);
+
+impl<K, T> Clone for Keyed<K, T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K, T> Default for Keyed<K, T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
 
 impl<K, T> Keyed<K, T>
 where
@@ -149,7 +176,7 @@ where
 {
     /// No values.
     pub fn new() -> Self {
-        Self(Vec::new())
+        Self::default()
     }
 
     /// The value of this id.
@@ -180,12 +207,13 @@ where
             return;
         }
         let new = value.map(Arc::new);
+        let values = Arc::make_mut(&mut self.0);
         let old = match (found, &new) {
-            (Ok(index), Some(new)) => Some(replace(&mut self.0[index].1, new.clone())),
-            (Ok(index), None) => Some(self.0.remove(index).1),
+            (Ok(index), Some(new)) => Some(replace(&mut values[index].1, new.clone())),
+            (Ok(index), None) => Some(values.remove(index).1),
             (Err(index), Some(new)) => {
-                self.0.reserve_exact(1);
-                self.0.insert(index, (id.clone(), new.clone()));
+                values.reserve_exact(1);
+                values.insert(index, (id.clone(), new.clone()));
                 None
             }
             (Err(_), None) => None,
@@ -206,7 +234,7 @@ where
             is_same
         });
         let mut all = Vec::with_capacity(values.len());
-        let mut known = take(&mut self.0).into_iter().peekable();
+        let mut known = Arc::unwrap_or_clone(take(&mut self.0)).into_iter().peekable();
         for (id, value) in values {
             while let Some((gone, old)) = known.next_if(|(known, _)| *known < id) {
                 changes.push(change(section, gone, Some(old), None));
@@ -223,7 +251,7 @@ where
             all.push((id, value));
         }
         changes.extend(known.map(|(gone, old)| change(section, gone, Some(old), None)));
-        self.0 = all;
+        self.0 = Arc::new(all);
     }
 
     fn find(&self, id: &K) -> Result<usize, usize> {

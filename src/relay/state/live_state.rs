@@ -31,7 +31,7 @@ use crate::{
         own_state::OwnState,
         state_step::StateStep,
         team_state::TeamState,
-        world_state::WorldState,
+        world_state::{WorldState, WorldStep},
     },
 };
 
@@ -154,7 +154,7 @@ impl LiveState {
     /// Call it when something does.
     pub fn tick(&mut self, now: Moment) -> Outcome {
         self.step(now, |parts, step| {
-            parts.world.tick(step);
+            step.outcome.events.extend(parts.world.tick(step.now, step.window));
             parts.team.tick(step);
             parts.own.devices_due(&parts.world.around(), step);
             parts.follow_events(step);
@@ -182,12 +182,12 @@ impl StateParts {
         match update {
             GameUpdate::StoredWorld { world: stored, monuments, alive_until, reports, speeds } => {
                 world.remember_speeds(speeds);
-                if own.remember_alive(alive_until) {
-                    world.update_reports(reports, step);
-                }
                 world.remember(stored, monuments);
+                if own.remember_alive(alive_until) {
+                    self.update_world(WorldUpdate::Reports(reports), step);
+                }
             }
-            GameUpdate::Connected(info) => self.connect(&info, step),
+            GameUpdate::Connected(info) => self.connect(info, step),
             GameUpdate::Disconnected { state, reason, next_attempt_at } => {
                 if own.link_lost(step.now) {
                     world.link_lost(step.now);
@@ -203,14 +203,20 @@ impl StateParts {
     }
 
     fn update_world(&mut self, update: WorldUpdate, step: &mut StateStep) {
-        let world = &mut self.world;
-        match update {
-            WorldUpdate::Info(info) => self.update_info(&info, step),
-            WorldUpdate::Time(time) => world.update_time(&time, step),
-            WorldUpdate::Markers(markers) => world.update_markers(markers, step),
-            WorldUpdate::Reports(reports) => world.update_reports(reports, step),
-            WorldUpdate::Map(map) => world.update_map(&map, step),
+        let Self { world, team, own } = self;
+        let WorldStep { changes, events, outcome, is_resized, is_wiped } = world.update(update, step.now, step.window);
+        step.document.map_markers = world.markers().clone();
+        step.outcome.changes.extend(changes);
+        step.edit_server(|server| server.show_world(world.head()));
+        if is_resized {
+            own.relabel(&world.around(), step);
         }
+        if is_wiped {
+            team.wipe();
+            own.wipe(step);
+        }
+        step.outcome.events.extend(events);
+        step.outcome.world = outcome;
     }
 
     fn update_team(&mut self, update: TeamUpdate, step: &mut StateStep) {
@@ -260,29 +266,13 @@ impl StateParts {
         self.team.update_members(team, &around, step);
     }
 
-    fn connect(&mut self, info: &AppInfo, step: &mut StateStep) {
+    fn connect(&mut self, info: AppInfo, step: &mut StateStep) {
         self.world.link_up(step.now);
         self.team.link_up(step.now);
         self.own.link_up(step.now);
-        self.update_info(info, step);
+        self.update_world(WorldUpdate::Info(info), step);
         self.own.show_connection(ConnectionState::Connected, None, None, step);
         self.own.end_gap(step);
-    }
-
-    fn update_info(&mut self, info: &AppInfo, step: &mut StateStep) {
-        let Self { world, team, own } = self;
-        let news = world.update_info(info, step);
-        if news.is_resized {
-            own.relabel(&world.around(), step);
-        }
-        if let Some(wipe) = news.wipe {
-            *step.window = EventWindow::default();
-            world.wipe(step);
-            team.wipe();
-            own.wipe(step);
-            step.outcome.events.push(wipe.event(step.now.stamp));
-        }
-        step.outcome.world.map_wanted = world.is_map_wanted();
     }
 
     /// Deaths are noted. What changes within shops is left out of the events: it concerns those who watch an item, not

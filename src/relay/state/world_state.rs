@@ -4,24 +4,22 @@ use chrono::TimeDelta;
 
 use crate::{
     domain::{
-        change::Section,
-        detect::{
-            MapContext,
-            map_detectors::MapDetectors,
-            wipe::{Wipe, World},
-        },
+        change::{Change, Section},
+        detect::{EventWindow, MapContext, map_detectors::MapDetectors, wipe::World},
         map::{Marker, MarkerKind},
         monument::Monument,
         plain_text::plain_text,
-        reporting::Reports,
+        server_state::Keyed,
         team_command::daylight::{DayLearner, DaySpeeds, GameClock},
         time::{Moment, Timestamp},
+        world_event::WorldEvent,
+        world_head::WorldHead,
     },
     game::{
         reading,
         wire::{AppInfo, AppMap, AppMapMarkers, AppTime},
     },
-    relay::state::state_step::StateStep,
+    relay::state::{game_update::WorldUpdate, outcome::WorldOutcome},
 };
 
 /// Shops that may well vanish together, and answers without any after which more are believed to have.
@@ -32,6 +30,9 @@ pub const TRUNCATED_BELIEVED: u32 = 5;
 /// See the module.
 #[derive(Default)]
 pub struct WorldState {
+    head: WorldHead,
+    /// By the game's marker id.
+    markers: Keyed<u64, Marker>,
     monuments: Vec<Monument>,
     /// World of the monuments; the map is asked for again when it changes.
     map: Option<World>,
@@ -51,14 +52,30 @@ pub struct WorldState {
     markers_at: Option<Moment>,
 }
 
-/// News in what a game server says of itself.
-pub struct InfoNews {
+/// One step of the game server's part, for all who show it. Its head and its markers are shown as they then are.
+#[derive(Default)]
+pub struct WorldStep {
+    /// Changes of the markers.
+    pub changes: Vec<Change>,
+    pub events: Vec<WorldEvent>,
+    pub outcome: WorldOutcome,
     /// The map has another size: a place may have another label.
     pub is_resized: bool,
-    pub wipe: Option<Wipe>,
+    /// A new map: nothing of the old one remains.
+    pub is_wiped: bool,
 }
 
 impl WorldState {
+    /// What the game server says of itself.
+    pub fn head(&self) -> &WorldHead {
+        &self.head
+    }
+
+    /// The markers on its map.
+    pub fn markers(&self) -> &Keyed<u64, Marker> {
+        &self.markers
+    }
+
     /// The world, as far as it is known.
     pub fn world(&self) -> Option<&World> {
         self.world.as_ref()
@@ -129,45 +146,66 @@ impl WorldState {
         self.detectors.next_due()
     }
 
-    /// Reports what comes due without an answer.
-    pub fn tick(&mut self, step: &mut StateStep) {
-        step.outcome.events.extend(self.detectors.tick(step.now, step.window));
+    /// Events that come due without an answer.
+    pub fn tick(&mut self, now: Moment, window: &mut EventWindow) -> Vec<WorldEvent> {
+        self.detectors.tick(now, window)
+    }
+
+    /// Applies an update.
+    pub fn update(&mut self, update: WorldUpdate, now: Moment, window: &mut EventWindow) -> WorldStep {
+        let mut step = WorldStep::default();
+        match update {
+            WorldUpdate::Info(info) => self.update_info(&info, now, window, &mut step),
+            WorldUpdate::Time(time) => self.update_time(&time, now, &mut step),
+            WorldUpdate::Markers(markers) => self.update_markers(markers, now, window, &mut step),
+            WorldUpdate::Reports(reports) => {
+                self.detectors.set_reports(reports);
+                self.head.reports = reports;
+            }
+            WorldUpdate::Map(map) => self.update_map(&map, &mut step),
+        }
+        step
     }
 
     /// Takes in what the game server says of itself.
-    pub fn update_info(&mut self, info: &AppInfo, step: &mut StateStep) -> InfoNews {
-        self.info_at = Some(step.now);
+    fn update_info(&mut self, info: &AppInfo, now: Moment, window: &mut EventWindow, step: &mut WorldStep) {
+        self.info_at = Some(now);
         let seen = reading::world(info);
         let wipe = self.world.as_ref().and_then(|known| known.compare(&seen));
         let world = self.world.clone().unwrap_or_default().updated(seen);
         if self.world.as_ref() != Some(&world) {
             self.world = Some(world.clone());
-            step.outcome.world.learned = Some(world);
+            step.outcome.learned = Some(world);
         }
-        let before = std::mem::replace(&mut self.map_size, info.map_size);
-        step.edit_server(|server| {
-            server.name = Some(plain_text(&info.name, 128)).filter(|name| !name.is_empty());
-            server.map_size = Some(info.map_size).filter(|size| *size != 0);
-            server.map_seed = info.seed.filter(|seed| *seed != 0);
-            server.players = Some(info.players);
-            server.max_players = Some(info.max_players);
-            server.queued_players = Some(info.queued_players);
-            server.wiped_at = Timestamp::from_unix(info.wipe_time);
-        });
-        InfoNews { is_resized: before != self.map_size, wipe }
+        step.is_resized = std::mem::replace(&mut self.map_size, info.map_size) != info.map_size;
+        let head = &mut self.head;
+        head.name = Some(plain_text(&info.name, 128)).filter(|name| !name.is_empty());
+        head.map_size = Some(info.map_size).filter(|size| *size != 0);
+        head.map_seed = info.seed.filter(|seed| *seed != 0);
+        head.players = Some(info.players);
+        head.max_players = Some(info.max_players);
+        head.queued_players = Some(info.queued_players);
+        head.wiped_at = Timestamp::from_unix(info.wipe_time);
+        if let Some(wipe) = wipe {
+            *window = EventWindow::default();
+            self.wipe(now, step);
+            step.events.push(wipe.event(now.stamp));
+        }
+        step.outcome.map_wanted = self.is_map_wanted();
     }
 
     /// A new map: nothing of the old one remains.
-    pub fn wipe(&mut self, step: &mut StateStep) {
-        self.wiped_at = Some(step.now.stamp);
+    fn wipe(&mut self, now: Moment, step: &mut WorldStep) {
+        step.is_wiped = true;
+        self.wiped_at = Some(now.stamp);
         self.detectors.wiped();
         self.monuments.clear();
         self.map = None;
-        step.document.map_markers.replace(Section::MapMarkers, [], &mut step.outcome.changes);
+        self.markers.replace(Section::MapMarkers, [], &mut step.changes);
     }
 
     /// True if the map must be asked for.
-    pub fn is_map_wanted(&self) -> bool {
+    fn is_map_wanted(&self) -> bool {
         let is_known = |map: &World| {
             self.world.as_ref().is_some_and(|world| map.compare(world).is_none() && map.level == world.level)
         };
@@ -175,64 +213,55 @@ impl WorldState {
     }
 
     /// The map of this world.
-    pub fn update_map(&mut self, map: &AppMap, step: &mut StateStep) {
+    fn update_map(&mut self, map: &AppMap, step: &mut WorldStep) {
         self.monuments = reading::monuments(map);
         self.map = self.world.clone();
-        step.outcome.world.learned = self.world.clone();
+        step.outcome.learned = self.world.clone();
     }
 
     /// The game's clock.
-    pub fn update_time(&mut self, time: &AppTime, step: &mut StateStep) {
-        let now = step.now;
+    fn update_time(&mut self, time: &AppTime, now: Moment, step: &mut WorldStep) {
         self.time_at = Some(now);
         let clock =
             GameClock { hour: f64::from(time.time), sunrise: f64::from(time.sunrise), sunset: f64::from(time.sunset) };
         if self.day.read(clock, now) {
-            step.outcome.world.speeds = Some(self.day.speeds());
+            step.outcome.speeds = Some(self.day.speeds());
         }
         let speeds = self.day.speeds();
         let (day_seconds, night_seconds) = speeds.lengths(clock);
         let next = speeds.left(clock).map(|left| now.stamp + left);
         // A tenth of an hour is what a clock face shows.
         let hour = |hour: f32| (0.0..=24.0).contains(&hour).then(|| (f64::from(hour) * 10.0).round() / 10.0);
-        step.edit_server(|server| {
-            server.hour = hour(time.time);
-            server.sunrise = hour(time.sunrise);
-            server.sunset = hour(time.sunset);
-            (server.day_seconds, server.night_seconds) = (day_seconds, night_seconds);
-            // Readings are rounded: the time that was said stays until it is off by more.
-            let is_near = |known: Timestamp, next: Timestamp| (known - next).abs() < TimeDelta::seconds(15);
-            if !server.day_night_at.zip(next).is_some_and(|(known, next)| is_near(known, next)) {
-                server.day_night_at = next;
-            }
-        });
+        let head = &mut self.head;
+        head.hour = hour(time.time);
+        head.sunrise = hour(time.sunrise);
+        head.sunset = hour(time.sunset);
+        (head.day_seconds, head.night_seconds) = (day_seconds, night_seconds);
+        // Readings are rounded: the time that was said stays until it is off by more.
+        let is_near = |known: Timestamp, next: Timestamp| (known - next).abs() < TimeDelta::seconds(15);
+        if !head.day_night_at.zip(next).is_some_and(|(known, next)| is_near(known, next)) {
+            head.day_night_at = next;
+        }
     }
 
     /// The markers on the map.
-    pub fn update_markers(&mut self, markers: AppMapMarkers, step: &mut StateStep) {
+    fn update_markers(&mut self, markers: AppMapMarkers, now: Moment, window: &mut EventWindow, step: &mut WorldStep) {
         let markers = reading::markers(markers, self.map_size);
-        if self.is_truncated(&markers, step) {
+        if self.is_truncated(&markers) {
             return;
         }
-        self.markers_at = Some(step.now);
-        step.outcome.world.shops_seen = true;
-        let StateStep { document, window, outcome, now } = step;
-        document.map_markers.replace(Section::MapMarkers, markers, &mut outcome.changes);
-        let markers = document.map_markers.iter().map(|(id, marker)| (*id, marker));
+        self.markers_at = Some(now);
+        step.outcome.shops_seen = true;
+        self.markers.replace(Section::MapMarkers, markers, &mut step.changes);
+        let markers = self.markers.iter().map(|(id, marker)| (*id, marker));
         let around = MapContext { map_size: self.map_size, monuments: &self.monuments };
-        outcome.events.extend(self.detectors.markers(&around, markers, *now, window));
-    }
-
-    /// The kinds of things that the game server reports on its map.
-    pub fn update_reports(&mut self, reports: Reports, step: &mut StateStep) {
-        self.detectors.set_reports(reports);
-        step.edit_server(|server| server.reports = reports);
+        step.events = self.detectors.markers(&around, markers, now, window);
     }
 
     /// True if an answer has lost its shops on the way: all gone at once is not believed at first (protocol §4.1).
-    fn is_truncated(&mut self, markers: &[(u64, Marker)], step: &StateStep) -> bool {
+    fn is_truncated(&mut self, markers: &[(u64, Marker)]) -> bool {
         let is_shop = |marker: &Marker| marker.kind == MarkerKind::VendingMachine;
-        let known = step.document.map_markers.iter().filter(|(_, marker)| is_shop(marker)).count();
+        let known = self.markers.iter().filter(|(_, marker)| is_shop(marker)).count();
         let truncated = known > FEW_SHOPS && !markers.iter().any(|(_, marker)| is_shop(marker));
         self.truncated = if truncated { self.truncated + 1 } else { 0 };
         (1..TRUNCATED_BELIEVED).contains(&self.truncated)
