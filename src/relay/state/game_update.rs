@@ -1,6 +1,6 @@
 //! News of a game server, of users and of the database, as the live state takes them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, mem::take, sync::Arc};
 
 use crate::{
     domain::{
@@ -17,7 +17,10 @@ use crate::{
     },
     game::{
         link::{Answered, AskError},
-        wire::{AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppTeamChat, AppTeamInfo, AppTime},
+        wire::{
+            AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppTeamChat, AppTeamInfo, AppTeamMessage,
+            AppTime, app_team_info,
+        },
     },
 };
 
@@ -63,7 +66,22 @@ pub enum WorldUpdate {
 /// News of the team.
 pub enum TeamUpdate {
     Members(Answered<AppTeamInfo>),
+    /// By the broadcast of this number on this link.
+    Changed(u64, AppTeamInfo),
     Chat(AppTeamChat),
+    /// A line that was just said.
+    Said(AppTeamMessage),
+}
+
+impl TeamUpdate {
+    /// Takes out the map notes of the player whose link it is, all of them, if they come with it: they are not the
+    /// team's.
+    pub fn take_own_notes(&mut self) -> Option<Vec<app_team_info::Note>> {
+        match self {
+            Self::Members(Answered { content, .. }) | Self::Changed(_, content) => Some(take(&mut content.map_notes)),
+            Self::Chat(_) | Self::Said(_) => None,
+        }
+    }
 }
 
 /// News of the paired server alone.

@@ -24,13 +24,13 @@ use crate::{
         time::{Moment, Timestamp},
         world_event::EventKind,
     },
-    game::wire::{AppBroadcast, AppInfo, AppTeamInfo},
+    game::wire::{AppBroadcast, AppInfo},
     relay::state::{
         game_update::{GameUpdate, OwnUpdate, TeamUpdate, WorldUpdate},
         outcome::Outcome,
         own_state::OwnState,
         state_step::StateStep,
-        team_state::TeamState,
+        team_state::{TeamState, TeamStep},
         world_state::{WorldState, WorldStep},
     },
 };
@@ -155,7 +155,7 @@ impl LiveState {
     pub fn tick(&mut self, now: Moment) -> Outcome {
         self.step(now, |parts, step| {
             step.outcome.events.extend(parts.world.tick(step.now, step.window));
-            parts.team.tick(step);
+            step.outcome.events.extend(parts.team.tick(step.now));
             parts.own.devices_due(&parts.world.around(), step);
             parts.follow_events(step);
             parts.own.expire_notes(step);
@@ -219,15 +219,22 @@ impl StateParts {
         step.outcome.world = outcome;
     }
 
-    fn update_team(&mut self, update: TeamUpdate, step: &mut StateStep) {
-        match update {
-            TeamUpdate::Members(answer) => {
-                if let Some(content) = self.team.unless_late(answer) {
-                    self.update_members(content, step);
-                }
-            }
-            TeamUpdate::Chat(chat) => self.team.update_chat(chat, step),
+    fn update_team(&mut self, mut update: TeamUpdate, step: &mut StateStep) {
+        let Self { world, team, own } = self;
+        if team.is_late(&update) {
+            return;
         }
+        let (around, own_notes) = (world.around(), update.take_own_notes());
+        let TeamStep { changes, events, outcome } = team.update(update, &around, step.now, step.window);
+        if let Some(placed) = own_notes {
+            own.update_placed_notes(&placed);
+            own.show_game_notes(team.leader_notes(), &around, step);
+            step.document.members = team.members().clone();
+            step.edit_team(|head| head.leader_id = team.leader().map(str::to_owned));
+        }
+        step.outcome.changes.extend(changes);
+        step.outcome.events.extend(events);
+        step.outcome.team.chat.extend(outcome.chat);
     }
 
     fn update_own(&mut self, update: OwnUpdate, step: &mut StateStep) {
@@ -250,20 +257,11 @@ impl StateParts {
             self.own.device_changed(changed, number, &self.world.around(), step);
         }
         if let Some(changed) = broadcast.team_changed {
-            self.team.note_broadcast(number);
-            self.update_members(changed.team_info, step);
+            self.update_team(TeamUpdate::Changed(number, changed.team_info), step);
         }
         if let Some(said) = broadcast.team_message {
-            self.team.hear(said.message, step);
+            self.update_team(TeamUpdate::Said(said.message), step);
         }
-    }
-
-    fn update_members(&mut self, team: AppTeamInfo, step: &mut StateStep) {
-        let around = self.world.around();
-        self.team.update_notes(&team.leader_map_notes);
-        self.own.update_placed_notes(&team.map_notes);
-        self.own.show_game_notes(self.team.leader_notes(), &around, step);
-        self.team.update_members(team, &around, step);
     }
 
     fn connect(&mut self, info: AppInfo, step: &mut StateStep) {

@@ -4,23 +4,27 @@ use std::sync::Arc;
 
 use crate::{
     domain::{
-        change::Section,
-        detect::{MapContext, team::TeamDetector},
+        change::{Change, Section},
+        detect::{EventWindow, MapContext, team::TeamDetector},
+        server_state::{Keyed, Member},
         team_command::stillness::Stillness,
         time::Moment,
         world_event::WorldEvent,
     },
     game::{
-        link::Answered,
         reading::{self, MapNoteSeen},
-        wire::{AppTeamChat, AppTeamInfo, AppTeamMessage, app_team_info},
+        wire::AppTeamInfo,
     },
-    relay::state::{state_step::StateStep, team_chat::TeamChat},
+    relay::state::{game_update::TeamUpdate, outcome::TeamOutcome, team_chat::TeamChat},
 };
 
 /// See the module.
 #[derive(Default)]
 pub struct TeamState {
+    /// SteamID64.
+    leader: Option<String>,
+    /// By SteamID64.
+    members: Keyed<u64, Member>,
     chat: TeamChat,
     stillness: Stillness,
     detector: TeamDetector,
@@ -32,7 +36,31 @@ pub struct TeamState {
     last_broadcast: u64,
 }
 
+/// One step of the team's part, for all who show it. Its leader, members and notes are shown as they then are.
+#[derive(Default)]
+pub struct TeamStep {
+    /// Changes of the members.
+    pub changes: Vec<Change>,
+    pub events: Vec<WorldEvent>,
+    pub outcome: TeamOutcome,
+}
+
 impl TeamState {
+    /// SteamID64 of the leader.
+    pub fn leader(&self) -> Option<&str> {
+        self.leader.as_deref()
+    }
+
+    /// The members, by SteamID64.
+    pub fn members(&self) -> &Keyed<u64, Member> {
+        &self.members
+    }
+
+    /// The notes that the leader has placed in the game, by note id.
+    pub fn leader_notes(&self) -> &[(Arc<str>, MapNoteSeen)] {
+        &self.leader_notes
+    }
+
     /// When the members were last heard of.
     pub fn heard_at(&self) -> Option<Moment> {
         self.heard_at
@@ -56,47 +84,49 @@ impl TeamState {
         self.leader_notes.clear();
     }
 
-    /// The members in an answer, unless a broadcast came since it was asked for: that says the same, and is not older.
-    pub fn unless_late(&self, answer: Answered<AppTeamInfo>) -> Option<AppTeamInfo> {
-        (answer.asked_after >= self.last_broadcast).then_some(answer.content)
+    /// True for members that were asked for before a broadcast about them: that says the same, and is not older.
+    pub fn is_late(&self, update: &TeamUpdate) -> bool {
+        matches!(update, TeamUpdate::Members(answer) if answer.asked_after < self.last_broadcast)
     }
 
-    /// The broadcast of this number is about the team.
-    pub fn note_broadcast(&mut self, number: u64) {
-        self.last_broadcast = number;
-    }
-
-    /// The notes that the leader has placed in the game, all of them.
-    pub fn update_notes(&mut self, placed: &[app_team_info::Note]) {
-        self.leader_notes = reading::notes(placed);
-    }
-
-    /// The notes that the leader has placed in the game, by note id.
-    pub fn leader_notes(&self) -> &[(Arc<str>, MapNoteSeen)] {
-        &self.leader_notes
+    /// Applies an update that is not late.
+    pub fn update(
+        &mut self,
+        update: TeamUpdate,
+        around: &MapContext,
+        now: Moment,
+        window: &mut EventWindow,
+    ) -> TeamStep {
+        let mut step = TeamStep::default();
+        match update {
+            TeamUpdate::Members(answer) => self.update_members(answer.content, around, now, window, &mut step),
+            TeamUpdate::Changed(number, team) => {
+                self.last_broadcast = number;
+                self.update_members(team, around, now, window, &mut step);
+            }
+            TeamUpdate::Chat(chat) => step.outcome.chat = self.chat.history(chat.messages, now),
+            TeamUpdate::Said(line) => step.outcome.chat.extend(self.chat.line(line, now)),
+        }
+        step
     }
 
     /// A complete list of the members.
-    pub fn update_members(&mut self, team: AppTeamInfo, around: &MapContext, step: &mut StateStep) {
-        self.heard_at = Some(step.now);
+    fn update_members(
+        &mut self,
+        team: AppTeamInfo,
+        around: &MapContext,
+        now: Moment,
+        window: &mut EventWindow,
+        step: &mut TeamStep,
+    ) {
+        self.heard_at = Some(now);
+        self.leader_notes = reading::notes(&team.leader_map_notes);
         let (leader, mut members) = reading::team(team, around.map_size);
-        self.stillness.see(&mut members, step.now);
-        step.edit_team(|head| head.leader_id = leader);
-        let StateStep { document, window, outcome, now } = step;
-        document.members.replace(Section::Members, members, &mut outcome.changes);
-        let members = document.members.iter().map(|(id, member)| (*id, &**member));
-        let leader = document.team.leader_id.as_deref();
-        outcome.events.extend(self.detector.answer(around, leader, members, *now, window));
-    }
-
-    /// The history of the team's chat.
-    pub fn update_chat(&mut self, chat: AppTeamChat, step: &mut StateStep) {
-        step.outcome.team.chat = self.chat.history(chat.messages, step.now);
-    }
-
-    /// A line of the team's chat that was just said.
-    pub fn hear(&mut self, line: AppTeamMessage, step: &mut StateStep) {
-        step.outcome.team.chat.extend(self.chat.line(line, step.now));
+        self.stillness.see(&mut members, now);
+        self.leader = leader;
+        self.members.replace(Section::Members, members, &mut step.changes);
+        let members = self.members.iter().map(|(id, member)| (*id, &**member));
+        step.events = self.detector.answer(around, self.leader.as_deref(), members, now, window);
     }
 
     /// When lines that were too many are to be reported.
@@ -104,9 +134,8 @@ impl TeamState {
         self.chat.next_due()
     }
 
-    /// Reports lines that were too many.
-    pub fn tick(&mut self, step: &mut StateStep) {
-        let dropped = self.chat.take_dropped(step.now);
-        step.outcome.events.extend(dropped.map(|lines| WorldEvent::chat_dropped(lines, step.now.stamp)));
+    /// Lines that were too many, as an event, once that is due.
+    pub fn tick(&mut self, now: Moment) -> Option<WorldEvent> {
+        self.chat.take_dropped(now).map(|lines| WorldEvent::chat_dropped(lines, now.stamp))
     }
 }
