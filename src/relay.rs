@@ -64,6 +64,7 @@
 //! state      what is known of a paired server
 //!   live_state            pure: update in, outcome out; composed of the three parts
 //!   world_state           the game server's part
+//!   world_facts           what it knows, as all who show it see it
 //!   team_state            the team's
 //!   own_state             the paired server's own
 //!   state_step            one document and one outcome for all of them

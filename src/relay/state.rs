@@ -7,4 +7,5 @@ pub mod own_state;
 pub mod state_step;
 pub mod team_chat;
 pub mod team_state;
+pub mod world_facts;
 pub mod world_state;

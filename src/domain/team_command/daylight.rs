@@ -76,7 +76,7 @@ struct PhaseSeen {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct DayLearner {
     last: Option<(GameClock, Moment)>,
     day: PhaseSeen,

@@ -31,6 +31,7 @@ use crate::{
         own_state::OwnState,
         state_step::StateStep,
         team_state::{TeamState, TeamStep},
+        world_facts::WorldFacts,
         world_state::{WorldState, WorldStep},
     },
 };
@@ -63,12 +64,12 @@ impl LiveState {
 
     /// The monuments of the world; `None` until its map is known.
     pub fn monuments(&self) -> Option<&[Monument]> {
-        self.parts.world.monuments()
+        self.parts.world.facts().known_monuments()
     }
 
     /// When the game server last said how many players there are.
     pub fn info_at(&self) -> Option<Timestamp> {
-        self.parts.world.info_at().map(|heard| heard.stamp)
+        self.parts.world.facts().info_at.map(|heard| heard.stamp)
     }
 
     /// When the link was last known to be up.
@@ -78,22 +79,22 @@ impl LiveState {
 
     /// The world, as far as it is known.
     pub fn world(&self) -> Option<&World> {
-        self.parts.world.world()
+        self.parts.world.facts().world.as_ref()
     }
 
     /// Where shops are the map's own.
     pub fn ground(&self) -> MarketGround {
-        MarketGround::of(&self.parts.world.around())
+        MarketGround::of(&self.parts.world.facts().around())
     }
 
     /// The game's clock, and what is known of its speeds.
     pub fn day(&self) -> &DayLearner {
-        self.parts.world.day()
+        &self.parts.world.facts().day
     }
 
     /// The label of the grid cell of this place.
     pub fn grid_of(&self, x: f64, y: f64) -> String {
-        grid::label(GridStyle::InGame, self.parts.world.around().map_size, x, y)
+        grid::label(GridStyle::InGame, self.parts.world.facts().map_size, x, y)
     }
 
     /// Where this member of the team is alive, if an answer not older than this says so.
@@ -156,7 +157,7 @@ impl LiveState {
         self.step(now, |parts, step| {
             step.outcome.events.extend(parts.world.tick(step.now, step.window));
             step.outcome.events.extend(parts.team.tick(step.now));
-            parts.own.devices_due(&parts.world.around(), step);
+            parts.own.devices_due(&parts.world.facts().around(), step);
             parts.follow_events(step);
             parts.own.expire_notes(step);
             parts.judge_freshness(step);
@@ -205,11 +206,12 @@ impl StateParts {
     fn update_world(&mut self, update: WorldUpdate, step: &mut StateStep) {
         let Self { world, team, own } = self;
         let WorldStep { changes, events, outcome, is_resized, is_wiped } = world.update(update, step.now, step.window);
-        step.document.map_markers = world.markers().clone();
+        let facts = world.facts();
+        step.document.map_markers = facts.markers.clone();
         step.outcome.changes.extend(changes);
-        step.edit_server(|server| server.show_world(world.head()));
+        step.edit_server(|server| server.show_world(&facts.head));
         if is_resized {
-            own.relabel(&world.around(), step);
+            own.relabel(&facts.around(), step);
         }
         if is_wiped {
             team.wipe();
@@ -224,7 +226,7 @@ impl StateParts {
         if team.is_late(&update) {
             return;
         }
-        let (around, own_notes) = (world.around(), update.take_own_notes());
+        let (around, own_notes) = (world.facts().around(), update.take_own_notes());
         let TeamStep { changes, events, outcome } = team.update(update, &around, step.now, step.window);
         if let Some(placed) = own_notes {
             own.update_placed_notes(&placed);
@@ -239,10 +241,11 @@ impl StateParts {
 
     fn update_own(&mut self, update: OwnUpdate, step: &mut StateStep) {
         let Self { world, own, .. } = self;
-        let around = world.around();
+        let facts = world.facts();
+        let around = facts.around();
         match update {
             OwnUpdate::Devices(known) => own.update_devices(known, &around, step),
-            OwnUpdate::Notes(notes) => own.update_notes(notes, &around, world.wiped_at(), step),
+            OwnUpdate::Notes(notes) => own.update_notes(notes, &around, facts.wiped_at, step),
             OwnUpdate::NoteDeleted(id) => own.delete_note(id, step),
             OwnUpdate::Device { device, answer } => own.update_device(device, answer, &around, step),
             OwnUpdate::Camera { device, reachable, frame_at } => own.camera_seen(device, reachable, frame_at, step),
@@ -254,7 +257,7 @@ impl StateParts {
 
     fn update_by_broadcast(&mut self, number: u64, broadcast: AppBroadcast, step: &mut StateStep) {
         if let Some(changed) = broadcast.entity_changed {
-            self.own.device_changed(changed, number, &self.world.around(), step);
+            self.own.device_changed(changed, number, &self.world.facts().around(), step);
         }
         if let Some(changed) = broadcast.team_changed {
             self.update_team(TeamUpdate::Changed(number, changed.team_info), step);
@@ -283,11 +286,12 @@ impl StateParts {
     }
 
     fn freshness(&self) -> Freshness {
+        let WorldFacts { info_at: info, time_at: time, markers_at: markers, .. } = **self.world.facts();
         Freshness {
-            info: self.world.info_at(),
-            time: self.world.time_at(),
+            info,
+            time,
             team: self.team.heard_at(),
-            markers: self.world.markers_at(),
+            markers,
             devices: self.own.devices_heard_at(),
             watched_since: self.own.watched_since(),
         }

@@ -1,25 +1,25 @@
 //! The game server's part of the live state: its world and map, its markers, its clock, and what it says of itself.
 
+use std::sync::Arc;
+
 use chrono::TimeDelta;
 
 use crate::{
     domain::{
         change::{Change, Section},
-        detect::{EventWindow, MapContext, map_detectors::MapDetectors, wipe::World},
+        detect::{EventWindow, map_detectors::MapDetectors, wipe::World},
         map::{Marker, MarkerKind},
         monument::Monument,
         plain_text::plain_text,
-        server_state::Keyed,
-        team_command::daylight::{DayLearner, DaySpeeds, GameClock},
+        team_command::daylight::{DaySpeeds, GameClock},
         time::{Moment, Timestamp},
         world_event::WorldEvent,
-        world_head::WorldHead,
     },
     game::{
         reading,
         wire::{AppInfo, AppMap, AppMapMarkers, AppTime},
     },
-    relay::state::{game_update::WorldUpdate, outcome::WorldOutcome},
+    relay::state::{game_update::WorldUpdate, outcome::WorldOutcome, world_facts::WorldFacts},
 };
 
 /// Shops that may well vanish together, and answers without any after which more are believed to have.
@@ -30,29 +30,13 @@ pub const TRUNCATED_BELIEVED: u32 = 5;
 /// See the module.
 #[derive(Default)]
 pub struct WorldState {
-    head: WorldHead,
-    /// By the game's marker id.
-    markers: Keyed<u64, Marker>,
-    monuments: Vec<Monument>,
-    /// World of the monuments; the map is asked for again when it changes.
-    map: Option<World>,
-    /// The world as it was last known, also across restarts; another one is a wipe.
-    world: Option<World>,
-    /// When a wipe was last seen.
-    wiped_at: Option<Timestamp>,
-    /// Edge length of the world, metres; 0 = not known.
-    map_size: u32,
+    facts: Arc<WorldFacts>,
     /// Marker answers without shops in a row.
     truncated: u32,
-    day: DayLearner,
     detectors: MapDetectors,
-    /// The last answers of these kinds.
-    info_at: Option<Moment>,
-    time_at: Option<Moment>,
-    markers_at: Option<Moment>,
 }
 
-/// One step of the game server's part, for all who show it. Its head and its markers are shown as they then are.
+/// One step of the game server's part, for all who show it. Its facts are shown as they then are.
 #[derive(Default)]
 pub struct WorldStep {
     /// Changes of the markers.
@@ -66,74 +50,30 @@ pub struct WorldStep {
 }
 
 impl WorldState {
-    /// What the game server says of itself.
-    pub fn head(&self) -> &WorldHead {
-        &self.head
-    }
-
-    /// The markers on its map.
-    pub fn markers(&self) -> &Keyed<u64, Marker> {
-        &self.markers
-    }
-
-    /// The world, as far as it is known.
-    pub fn world(&self) -> Option<&World> {
-        self.world.as_ref()
-    }
-
-    /// The monuments of the world; `None` until its map is known.
-    pub fn monuments(&self) -> Option<&[Monument]> {
-        self.map.is_some().then_some(&self.monuments)
-    }
-
-    /// The map, as far as it is known.
-    pub fn around(&self) -> MapContext<'_> {
-        MapContext { map_size: self.map_size, monuments: &self.monuments }
-    }
-
-    /// When a wipe was last seen.
-    pub fn wiped_at(&self) -> Option<Timestamp> {
-        self.wiped_at
-    }
-
-    /// When the game server last said what it is.
-    pub fn info_at(&self) -> Option<Moment> {
-        self.info_at
-    }
-
-    /// When it last said which time of day it is.
-    pub fn time_at(&self) -> Option<Moment> {
-        self.time_at
-    }
-
-    /// When it last said what is on the map.
-    pub fn markers_at(&self) -> Option<Moment> {
-        self.markers_at
-    }
-
-    /// The game's clock, and what is known of its speeds.
-    pub fn day(&self) -> &DayLearner {
-        &self.day
+    /// The facts; clones share them until more is known.
+    pub fn facts(&self) -> &Arc<WorldFacts> {
+        &self.facts
     }
 
     /// Takes in the stored world. One that is known here is newer.
     pub fn remember(&mut self, world: Option<World>, monuments: Option<Vec<Monument>>) {
-        if self.world.is_none() {
-            self.map = world.clone().filter(|_| monuments.is_some());
-            self.monuments = monuments.unwrap_or_default();
-            self.world = world;
+        let facts = Arc::make_mut(&mut self.facts);
+        if facts.world.is_none() {
+            facts.map = world.clone().filter(|_| monuments.is_some());
+            facts.monuments = monuments.unwrap_or_default().into();
+            facts.world = world;
         }
     }
 
     /// Takes in the stored speeds of day and night.
     pub fn remember_speeds(&mut self, speeds: DaySpeeds) {
-        self.day.remember(speeds);
+        Arc::make_mut(&mut self.facts).day.remember(speeds);
     }
 
     /// The link was lost.
     pub fn link_lost(&mut self, now: Moment) {
         self.detectors.link_lost(now);
-        self.day.interrupt();
+        Arc::make_mut(&mut self.facts).day.interrupt();
     }
 
     /// There is a new link.
@@ -160,7 +100,7 @@ impl WorldState {
             WorldUpdate::Markers(markers) => self.update_markers(markers, now, window, &mut step),
             WorldUpdate::Reports(reports) => {
                 self.detectors.set_reports(reports);
-                self.head.reports = reports;
+                Arc::make_mut(&mut self.facts).head.reports = reports;
             }
             WorldUpdate::Map(map) => self.update_map(&map, &mut step),
         }
@@ -169,16 +109,17 @@ impl WorldState {
 
     /// Takes in what the game server says of itself.
     fn update_info(&mut self, info: &AppInfo, now: Moment, window: &mut EventWindow, step: &mut WorldStep) {
-        self.info_at = Some(now);
+        let facts = Arc::make_mut(&mut self.facts);
+        facts.info_at = Some(now);
         let seen = reading::world(info);
-        let wipe = self.world.as_ref().and_then(|known| known.compare(&seen));
-        let world = self.world.clone().unwrap_or_default().updated(seen);
-        if self.world.as_ref() != Some(&world) {
-            self.world = Some(world.clone());
+        let wipe = facts.world.as_ref().and_then(|known| known.compare(&seen));
+        let world = facts.world.clone().unwrap_or_default().updated(seen);
+        if facts.world.as_ref() != Some(&world) {
+            facts.world = Some(world.clone());
             step.outcome.learned = Some(world);
         }
-        step.is_resized = std::mem::replace(&mut self.map_size, info.map_size) != info.map_size;
-        let head = &mut self.head;
+        step.is_resized = std::mem::replace(&mut facts.map_size, info.map_size) != info.map_size;
+        let head = &mut facts.head;
         head.name = Some(plain_text(&info.name, 128)).filter(|name| !name.is_empty());
         head.map_size = Some(info.map_size).filter(|size| *size != 0);
         head.map_seed = info.seed.filter(|seed| *seed != 0);
@@ -197,42 +138,42 @@ impl WorldState {
     /// A new map: nothing of the old one remains.
     fn wipe(&mut self, now: Moment, step: &mut WorldStep) {
         step.is_wiped = true;
-        self.wiped_at = Some(now.stamp);
         self.detectors.wiped();
-        self.monuments.clear();
-        self.map = None;
-        self.markers.replace(Section::MapMarkers, [], &mut step.changes);
+        let facts = Arc::make_mut(&mut self.facts);
+        facts.wiped_at = Some(now.stamp);
+        (facts.monuments, facts.map) = Default::default();
+        facts.markers.replace(Section::MapMarkers, [], &mut step.changes);
     }
 
     /// True if the map must be asked for.
     fn is_map_wanted(&self) -> bool {
-        let is_known = |map: &World| {
-            self.world.as_ref().is_some_and(|world| map.compare(world).is_none() && map.level == world.level)
-        };
-        !self.map.as_ref().is_some_and(is_known)
+        let known = self.facts.map.as_ref().zip(self.facts.world.as_ref());
+        !known.is_some_and(|(map, world)| map.compare(world).is_none() && map.level == world.level)
     }
 
     /// The map of this world.
     fn update_map(&mut self, map: &AppMap, step: &mut WorldStep) {
-        self.monuments = reading::monuments(map);
-        self.map = self.world.clone();
-        step.outcome.learned = self.world.clone();
+        let facts = Arc::make_mut(&mut self.facts);
+        facts.monuments = reading::monuments(map).into();
+        facts.map = facts.world.clone();
+        step.outcome.learned = facts.world.clone();
     }
 
     /// The game's clock.
     fn update_time(&mut self, time: &AppTime, now: Moment, step: &mut WorldStep) {
-        self.time_at = Some(now);
+        let facts = Arc::make_mut(&mut self.facts);
+        facts.time_at = Some(now);
         let clock =
             GameClock { hour: f64::from(time.time), sunrise: f64::from(time.sunrise), sunset: f64::from(time.sunset) };
-        if self.day.read(clock, now) {
-            step.outcome.speeds = Some(self.day.speeds());
+        if facts.day.read(clock, now) {
+            step.outcome.speeds = Some(facts.day.speeds());
         }
-        let speeds = self.day.speeds();
+        let speeds = facts.day.speeds();
         let (day_seconds, night_seconds) = speeds.lengths(clock);
         let next = speeds.left(clock).map(|left| now.stamp + left);
         // A tenth of an hour is what a clock face shows.
         let hour = |hour: f32| (0.0..=24.0).contains(&hour).then(|| (f64::from(hour) * 10.0).round() / 10.0);
-        let head = &mut self.head;
+        let head = &mut facts.head;
         head.hour = hour(time.time);
         head.sunrise = hour(time.sunrise);
         head.sunset = hour(time.sunset);
@@ -246,22 +187,22 @@ impl WorldState {
 
     /// The markers on the map.
     fn update_markers(&mut self, markers: AppMapMarkers, now: Moment, window: &mut EventWindow, step: &mut WorldStep) {
-        let markers = reading::markers(markers, self.map_size);
+        let markers = reading::markers(markers, self.facts.map_size);
         if self.is_truncated(&markers) {
             return;
         }
-        self.markers_at = Some(now);
+        let facts = Arc::make_mut(&mut self.facts);
+        facts.markers_at = Some(now);
         step.outcome.shops_seen = true;
-        self.markers.replace(Section::MapMarkers, markers, &mut step.changes);
-        let markers = self.markers.iter().map(|(id, marker)| (*id, marker));
-        let around = MapContext { map_size: self.map_size, monuments: &self.monuments };
-        step.events = self.detectors.markers(&around, markers, now, window);
+        facts.markers.replace(Section::MapMarkers, markers, &mut step.changes);
+        let markers = facts.markers.iter().map(|(id, marker)| (*id, marker));
+        step.events = self.detectors.markers(&facts.around(), markers, now, window);
     }
 
     /// True if an answer has lost its shops on the way: all gone at once is not believed at first (protocol §4.1).
     fn is_truncated(&mut self, markers: &[(u64, Marker)]) -> bool {
         let is_shop = |marker: &Marker| marker.kind == MarkerKind::VendingMachine;
-        let known = self.markers.iter().filter(|(_, marker)| is_shop(marker)).count();
+        let known = self.facts.markers.iter().filter(|(_, marker)| is_shop(marker)).count();
         let truncated = known > FEW_SHOPS && !markers.iter().any(|(_, marker)| is_shop(marker));
         self.truncated = if truncated { self.truncated + 1 } else { 0 };
         (1..TRUNCATED_BELIEVED).contains(&self.truncated)
