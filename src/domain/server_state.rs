@@ -276,8 +276,10 @@ pub struct ServerState {
     pub team: Arc<TeamHead>,
     /// By SteamID64.
     pub members: Keyed<u64, Member>,
-    /// By the game's marker id.
+    /// Markers that all see, by the game's marker id.
     pub map_markers: Keyed<u64, Marker>,
+    /// The team's players on the map, shown among the other markers: by the game's marker id, which no other has.
+    pub player_markers: Keyed<u64, Marker>,
     /// By device id (the entity id in decimal).
     pub devices: Keyed<Arc<str>, Device>,
     /// By note id.
@@ -316,6 +318,7 @@ impl ServerState {
             team: Arc::new(TeamHead::default()),
             members: Keyed::new(),
             map_markers: Keyed::new(),
+            player_markers: Keyed::new(),
             devices: Keyed::new(),
             map_notes: Keyed::new(),
             raids: Keyed::new(),
@@ -370,11 +373,16 @@ struct TeamDocument<'a> {
 }
 
 /// Markers by id, and the catalogue with the names of their items.
-struct ShownMarkers<'a>(&'a Keyed<u64, Marker>, &'a Catalogue);
+struct ShownMarkers<'a> {
+    of_all: &'a Keyed<u64, Marker>,
+    of_players: &'a Keyed<u64, Marker>,
+    catalogue: &'a Catalogue,
+}
 
 impl Serialize for ShownMarkers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(id, marker)| (id, marker.shown(self.1))))
+        let Self { of_all, of_players, catalogue } = self;
+        serializer.collect_map(of_all.iter().chain(of_players.iter()).map(|(id, marker)| (id, marker.shown(catalogue))))
     }
 }
 
@@ -393,7 +401,7 @@ impl ServerState {
         StateDocument {
             server: &self.server,
             team: TeamDocument { head: &self.team, members: &self.members },
-            map_markers: ShownMarkers(&self.map_markers, catalogue),
+            map_markers: ShownMarkers { of_all: &self.map_markers, of_players: &self.player_markers, catalogue },
             devices: ShownDevices(&self.devices, catalogue),
             map_notes: &self.map_notes,
             raids: &self.raids,

@@ -1,6 +1,10 @@
 //! News of a game server, of users and of the database, as the live state takes them.
 
-use std::{collections::HashMap, mem::take, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    mem::take,
+    sync::Arc,
+};
 
 use crate::{
     domain::{
@@ -18,8 +22,8 @@ use crate::{
     game::{
         link::{Answered, AskError},
         wire::{
-            AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppTeamChat, AppTeamInfo, AppTeamMessage,
-            AppTime, app_team_info,
+            AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppMarker, AppMarkerType, AppTeamChat,
+            AppTeamInfo, AppTeamMessage, AppTime, app_team_info,
         },
     },
 };
@@ -71,6 +75,23 @@ pub enum TeamUpdate {
     Chat(AppTeamChat),
     /// A line that was just said.
     Said(AppTeamMessage),
+    /// The players on the map, all of them.
+    Players(Vec<AppMarker>),
+}
+
+impl WorldUpdate {
+    /// Takes out the players on the map, if markers come with it: each team is shown its own. An id that another marker
+    /// has is not theirs.
+    pub fn take_players(&mut self) -> Option<Vec<AppMarker>> {
+        let Self::Markers(AppMapMarkers { markers }) = self else { return None };
+        let is_player = |marker: &mut AppMarker| marker.r#type == AppMarkerType::PlayerMarker as i32;
+        let mut players: Vec<AppMarker> = markers.extract_if(.., is_player).collect();
+        if !players.is_empty() {
+            let others: HashSet<u64> = markers.iter().map(|marker| marker.id).collect();
+            players.retain(|player| !others.contains(&player.id));
+        }
+        Some(players)
+    }
 }
 
 impl TeamUpdate {
@@ -79,7 +100,7 @@ impl TeamUpdate {
     pub fn take_own_notes(&mut self) -> Option<Vec<app_team_info::Note>> {
         match self {
             Self::Members(Answered { content, .. }) | Self::Changed(_, content) => Some(take(&mut content.map_notes)),
-            Self::Chat(_) | Self::Said(_) => None,
+            Self::Chat(_) | Self::Said(_) | Self::Players(_) => None,
         }
     }
 }

@@ -203,8 +203,9 @@ impl StateParts {
         }
     }
 
-    fn update_world(&mut self, update: WorldUpdate, step: &mut StateStep) {
+    fn update_world(&mut self, mut update: WorldUpdate, step: &mut StateStep) {
         let Self { world, team, own } = self;
+        let players = update.take_players();
         let WorldStep { changes, events, outcome, is_resized, is_wiped } = world.update(update, step.now, step.window);
         let facts = world.facts();
         step.document.map_markers = facts.markers.clone();
@@ -214,11 +215,15 @@ impl StateParts {
             own.relabel(&facts.around(), step);
         }
         if is_wiped {
-            team.wipe();
+            team.wipe(&mut step.outcome.changes);
+            step.document.player_markers = team.players().clone();
             own.wipe(step);
         }
         step.outcome.events.extend(events);
         step.outcome.world = outcome;
+        if let Some(players) = players {
+            self.update_team(TeamUpdate::Players(players), step);
+        }
     }
 
     fn update_team(&mut self, mut update: TeamUpdate, step: &mut StateStep) {
@@ -234,6 +239,7 @@ impl StateParts {
             step.document.members = team.members().clone();
             step.edit_team(|head| head.leader_id = team.leader().map(str::to_owned));
         }
+        step.document.player_markers = team.players().clone();
         step.outcome.changes.extend(changes);
         step.outcome.events.extend(events);
         step.outcome.team.chat.extend(outcome.chat);

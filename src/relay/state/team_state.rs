@@ -6,6 +6,7 @@ use crate::{
     domain::{
         change::{Change, Section},
         detect::{EventWindow, MapContext, team::TeamDetector},
+        map::Marker,
         server_state::{Keyed, Member},
         team_command::stillness::Stillness,
         time::Moment,
@@ -13,7 +14,7 @@ use crate::{
     },
     game::{
         reading::{self, MapNoteSeen},
-        wire::AppTeamInfo,
+        wire::{AppMapMarkers, AppTeamInfo},
     },
     relay::state::{game_update::TeamUpdate, outcome::TeamOutcome, team_chat::TeamChat},
 };
@@ -25,6 +26,8 @@ pub struct TeamState {
     leader: Option<String>,
     /// By SteamID64.
     members: Keyed<u64, Member>,
+    /// Its players on the map, by the game's marker id.
+    players: Keyed<u64, Marker>,
     chat: TeamChat,
     stillness: Stillness,
     detector: TeamDetector,
@@ -39,7 +42,7 @@ pub struct TeamState {
 /// One step of the team's part, for all who show it. Its leader, members and notes are shown as they then are.
 #[derive(Default)]
 pub struct TeamStep {
-    /// Changes of the members.
+    /// Changes of the members and of the players on the map.
     pub changes: Vec<Change>,
     pub events: Vec<WorldEvent>,
     pub outcome: TeamOutcome,
@@ -54,6 +57,11 @@ impl TeamState {
     /// The members, by SteamID64.
     pub fn members(&self) -> &Keyed<u64, Member> {
         &self.members
+    }
+
+    /// Its players on the map, by the game's marker id.
+    pub fn players(&self) -> &Keyed<u64, Marker> {
+        &self.players
     }
 
     /// The notes that the leader has placed in the game, by note id.
@@ -78,8 +86,9 @@ impl TeamState {
         self.last_broadcast = 0;
     }
 
-    /// A new map.
-    pub fn wipe(&mut self) {
+    /// A new map, which shows no player yet.
+    pub fn wipe(&mut self, changes: &mut Vec<Change>) {
+        self.players.replace(Section::MapMarkers, [], changes);
         self.detector.wiped();
         self.leader_notes.clear();
     }
@@ -106,6 +115,10 @@ impl TeamState {
             }
             TeamUpdate::Chat(chat) => step.outcome.chat = self.chat.history(chat.messages, now),
             TeamUpdate::Said(line) => step.outcome.chat.extend(self.chat.line(line, now)),
+            TeamUpdate::Players(markers) => {
+                let players = reading::markers(AppMapMarkers { markers }, around.map_size);
+                self.players.replace(Section::MapMarkers, players, &mut step.changes);
+            }
         }
         step
     }

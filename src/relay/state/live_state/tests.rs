@@ -289,6 +289,22 @@ fn shops_that_vanish_all_at_once_are_believed_after_five_answers() {
 }
 
 #[test]
+fn players_on_the_map_are_the_teams_and_all_else_is_everybodys() {
+    let mut watched = Watched::connected();
+    let player = |id| AppMarker { id, r#type: AppMarkerType::PlayerMarker.into(), x: 9.0, ..AppMarker::default() };
+    let mut all = shops(1..3);
+    all.markers.extend([player(2), player(7)]);
+    watched.update(WorldUpdate::Markers(all));
+    let shown: Vec<_> = watched.client["mapMarkers"].as_object().expect("an object").keys().cloned().collect();
+    assert_eq!(shown, ["1", "2", "7"]);
+    assert_eq!(watched.client["mapMarkers"]["2"]["kind"], "vendingMachine", "an id has one marker");
+    let ids: Vec<u64> = watched.live.state().map_markers.iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids, [1, 2]);
+    watched.update(WorldUpdate::Markers(shops(1..3)));
+    assert_eq!(watched.client["mapMarkers"].as_object().expect("an object").len(), 2);
+}
+
+#[test]
 fn a_game_server_that_falls_silent_takes_nothing_away() {
     let mut watched = Watched::connected();
     let mut all = shops(0..3);
