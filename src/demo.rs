@@ -372,7 +372,7 @@ impl Demo {
             }
         };
         let stopped = self.server.run_until_stopped(shutdown).await;
-        // What they hold is dropped while the runtime is there.
+        // Dropped here, while the runtime is there.
         for task in [raids, browsers] {
             task.abort();
             let _ = task.await;

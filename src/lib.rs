@@ -13,7 +13,7 @@
 //!
 //! # The path of a frame
 //! [`relay::game::pool::pooled_link`] keeps the link to a paired game server up ([`game::link`]). Over it
-//! [`relay::game::pool::open_link`] asks within the game's own token buckets ([`game::paced_link`]), and reports the
+//! [`relay::game::pool::link_talk`] asks within the game's own token buckets ([`game::paced_link`]), and reports the
 //! answers to the server's [`relay::game::game_connection`]. That actor applies each to its
 //! [`relay::state::live_state`], which is pure: an update in; a step of the state, world events ([`domain::detect`]),
 //! chat and alarms out. [`relay::wire::publisher`] encodes the step once, as a JSON Patch, and sends it to its

@@ -42,7 +42,7 @@
 //!     team                commands in the team's chat
 //!   pool                  links, each kept up
 //!     pooled_link         connects, and connects again
-//!     open_link           what is asked over one that is up
+//!     link_talk           what is asked over one that is up
 //!     poll_plan           pure: what is asked for again, and when
 //!     link_owner          the game connection that needs it
 //!     link_report         what it reports

@@ -8,7 +8,7 @@ use crate::game::{
     budget::Priority,
     link::AskError,
     paced_link::PacedLink,
-    reading_link::{Question, ReadingLink},
+    reading_link::{GameQuestion, ReadingLink},
     wire::AppInfo,
 };
 
@@ -20,7 +20,7 @@ pub struct ActingLink(PacedLink);
 impl ActingLink {
     /// Asks what the game server is, and with that for the right to act; none if it does not say what it is.
     pub async fn prove(link: PacedLink, deadline: Duration) -> Result<Option<(AppInfo, Self)>, AskError> {
-        let asked = ReadingLink::new(link.clone()).ask(Question::Info, Priority::EntitySync, deadline).await?;
+        let asked = ReadingLink::new(link.clone()).ask(GameQuestion::Info, Priority::EntitySync, deadline).await?;
         Ok(asked.content.info.map(|info| (info, Self(link))))
     }
 

@@ -16,7 +16,7 @@ pub struct ReadingLink(PacedLink);
 
 /// Questions that change nothing in the game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum GameQuestion {
     Info,
     Time,
     Map,
@@ -36,11 +36,11 @@ impl ReadingLink {
     /// Waits for tokens, then asks.
     pub async fn ask(
         &self,
-        question: Question,
+        question: GameQuestion,
         priority: Priority,
         deadline: Duration,
     ) -> Result<Answered<Box<AppResponse>>, AskError> {
-        let cost = if question == Question::Map { cost::MAP } else { cost::REQUEST };
+        let cost = if question == GameQuestion::Map { cost::MAP } else { cost::REQUEST };
         self.0.ask(question.request(), cost, priority, deadline).await
     }
 
@@ -55,7 +55,7 @@ impl ReadingLink {
     }
 }
 
-impl Question {
+impl GameQuestion {
     fn request(self) -> AppRequest {
         let (mut request, asked) = (AppRequest::default(), Some(AppEmpty {}));
         match self {

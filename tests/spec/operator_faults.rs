@@ -227,7 +227,7 @@ async fn a_database_that_keeps_connections_out_is_waited_for() {
 #[actix_web::test]
 async fn a_process_that_loses_the_lock_while_a_neighbour_does_not_answer_ends_without_a_panic() {
     let Some(postgres) = Postgres::create() else { return };
-    // It takes the question whether users can sign in, and never answers.
+    // A neighbour that takes the question whether users can sign in, and never answers.
     let neighbour = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let login = format!("--identity-login-url=http://{}/login", neighbour.local_addr().unwrap());
     let directory = TempDir::new().unwrap();

@@ -55,7 +55,7 @@ impl Postgres {
         let take = format!("SELECT pg_try_advisory_lock({SERVING_LOCK})::int AS taken");
         loop {
             self.end("companion serves");
-            // That process asks again within half a second, and may be quicker.
+            // The other process asks again within half a second, and may be quicker.
             if diesel::sql_query(&take).get_result::<Taken>(&mut connection).unwrap().taken == 1 {
                 return connection;
             }

@@ -16,7 +16,7 @@ use super::{
     link_end::LinkEnd,
     link_owner::{LinkOwner, Unneeded},
     link_report::LinkReport,
-    open_link::OpenLink,
+    link_talk::LinkTalk,
 };
 use crate::{
     domain::{backoff::Backoff, link_reason::LinkReason, outbound::Target},
@@ -113,6 +113,6 @@ impl PooledLink {
         wake.retry.notified().now_or_never();
         let link = PacedLink::new(link, budget);
         let reading = ReadingLink::new(link.clone());
-        OpenLink::new(&self.owner, reading, &route, credentials, &self.answered).hold(link, broadcasts).await
+        LinkTalk::new(&self.owner, reading, &route, credentials, &self.answered).hold(link, broadcasts).await
     }
 }

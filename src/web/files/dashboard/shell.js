@@ -73,7 +73,7 @@ export function drawShell(root) {
   /** @type {Map<string, Promise<any>>} */
   const made = new Map();
   let drawn = "";
-  /** How far each tab was scrolled when it was left, pixels. @type {Map<string, number>} */
+  /** Pixels by which each tab was scrolled when it was left. @type {Map<string, number>} */
   const scrolled = new Map();
 
   /** @param {string} name */

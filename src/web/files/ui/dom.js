@@ -4,7 +4,7 @@ import { SHAPES } from "../icons/shapes.js";
 import { COMMON } from "../words/common.js";
 
 /**
- * What an element is filled with: elements, texts, lists; null, undefined and false are none.
+ * Content of an element: elements, texts, lists; null, undefined and false are none.
  * @typedef {Node | string | number | boolean | null | undefined | Content[]} Content
  */
 

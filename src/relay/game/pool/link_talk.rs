@@ -35,7 +35,7 @@ const SILENT_ANSWERS: u32 = 2;
 const STORED_IN_TIME: Duration = Duration::from_millis(500);
 
 /// See the module.
-pub struct OpenLink<'a> {
+pub struct LinkTalk<'a> {
     owner: &'a LinkOwner,
     link: ReadingLink,
     route: &'a Route,
@@ -54,7 +54,7 @@ pub struct OpenLink<'a> {
     chat_wanted: Notify,
 }
 
-impl<'a> OpenLink<'a> {
+impl<'a> LinkTalk<'a> {
     /// Nothing asked yet.
     pub fn new(
         owner: &'a LinkOwner,

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::OpenLink;
+use super::LinkTalk;
 use crate::{
     game::{
         budget::Priority,
         link::{Answered, AskError},
-        reading_link::Question,
+        reading_link::GameQuestion,
     },
     relay::game::pool::{link_end::LinkEnd, link_owner::Unneeded, link_report::LinkReport},
 };
@@ -15,7 +15,7 @@ use crate::{
 /// The game thread may need long for the map. One that comes later may be larger than is accepted by then.
 const MAP_DEADLINE: Duration = Duration::from_secs(120);
 
-impl OpenLink<'_> {
+impl LinkTalk<'_> {
     /// Asks for the map whenever it is wanted. Without it there are no monuments; the rest goes on.
     pub(super) async fn keep_map(&self) -> Result<Unneeded, LinkEnd> {
         loop {
@@ -29,7 +29,7 @@ impl OpenLink<'_> {
     /// Asks for the map and reports the answer.
     async fn map(&self) -> Result<Result<(), Unneeded>, LinkEnd> {
         let turn = self.owner.context.decoder.turn_of_map().await;
-        match self.link.ask(Question::Map, Priority::Map, MAP_DEADLINE).await {
+        match self.link.ask(GameQuestion::Map, Priority::Map, MAP_DEADLINE).await {
             Ok(Answered { content, .. }) => {
                 let Some(map) = content.map else { return Ok(Ok(())) };
                 let (address, port) = (self.route.host.clone(), self.route.port);

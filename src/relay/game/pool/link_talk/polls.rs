@@ -3,12 +3,12 @@
 use futures_util::future::try_join_all;
 use tokio::time::{Instant, sleep_until};
 
-use super::{ANSWER_DEADLINE, OpenLink, SILENT_ANSWERS};
+use super::{ANSWER_DEADLINE, LinkTalk, SILENT_ANSWERS};
 use crate::{
     game::{
         budget::Priority,
         link::{Answered, AskError},
-        reading_link::Question,
+        reading_link::GameQuestion,
         wire::AppResponse,
     },
     relay::{
@@ -31,7 +31,7 @@ enum Polled {
     Unneeded,
 }
 
-impl OpenLink<'_> {
+impl LinkTalk<'_> {
     /// Asks everything once, then each when its time comes.
     pub(super) async fn keep_polling(&self) -> Result<Unneeded, LinkEnd> {
         for poll in [Poll::Time, Poll::Chat, Poll::Clan, Poll::Markers, Poll::Team] {
@@ -83,12 +83,12 @@ impl OpenLink<'_> {
     /// Asks one thing and reports the answer.
     async fn poll(&self, poll: Poll) -> Result<Polled, LinkEnd> {
         let question = match poll {
-            Poll::Info => Question::Info,
-            Poll::Time => Question::Time,
-            Poll::Team => Question::Team,
-            Poll::Chat => Question::Chat,
-            Poll::Clan => Question::Clan,
-            Poll::Markers => Question::Markers,
+            Poll::Info => GameQuestion::Info,
+            Poll::Time => GameQuestion::Time,
+            Poll::Team => GameQuestion::Team,
+            Poll::Chat => GameQuestion::Chat,
+            Poll::Clan => GameQuestion::Clan,
+            Poll::Markers => GameQuestion::Markers,
         };
         let answer = self.link.ask(question, Priority::Polling, ANSWER_DEADLINE).await;
         let Answered { asked_after, content } = match answer {

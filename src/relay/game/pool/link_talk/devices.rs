@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{ANSWER_DEADLINE, OpenLink, SILENT_ANSWERS};
+use super::{ANSWER_DEADLINE, LinkTalk, SILENT_ANSWERS};
 use crate::{
     db::{
         engine::{pool::Db, start::read_until_answered},
@@ -27,7 +27,7 @@ const RATE_REFUSALS: u32 = 3;
 /// Least time between two rounds: a game server that sends rubbish does not spend our budget on them.
 const ROUNDS_APART: Duration = Duration::from_secs(10);
 
-impl OpenLink<'_> {
+impl LinkTalk<'_> {
     /// Asks all devices, and again now and then; notifies when the alarms were asked.
     pub(super) async fn keep_devices(&self, alarms_asked: &Notify) -> Result<Unneeded, LinkEnd> {
         // Devices that did not answer in the last round; none: all are asked.
