@@ -91,6 +91,10 @@ export function followChannels(notices) {
  */
 export function followPairings(notices) {
   const shown = new Set();
+  /**
+   * @param {{ id: string, label?: string | null, serverId?: string | null }} device
+   * @param {string} words
+   */
   const announce = ({ id, label, serverId }, words) => {
     if (shown.has(id)) return;
     shown.add(id);

@@ -15,6 +15,7 @@ export const ARRIVALS = {
   overlay: "An overlay",
   /** @param {string} network */
   paired: (network) => ` was paired with your account, in the network ${network}. If that was not you, remove it.`,
+  /** @param {string} date */
   pairedOn: (date) => ` was paired with your account on ${date}. If that was not you, remove it.`,
   access: "See what has access",
   invites: "invites you to watch",
