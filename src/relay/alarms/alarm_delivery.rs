@@ -190,7 +190,7 @@ impl AlarmDelivery {
     pub fn note_value(&self, device: &str, value: Option<bool>) {
         if self.values.borrow_mut().note(device, value, self.context.clock.moment()) {
             let values = [(device.to_owned(), false)].into();
-            self.ledger.write_later(LedgerWrite { values, ..Default::default() });
+            self.ledger.write_repeats(LedgerWrite { values, ..Default::default() });
         }
         self.changed.notify_one();
     }
@@ -274,9 +274,9 @@ impl AlarmDelivery {
     pub fn tick(&self) -> IncidentNews {
         let now = self.context.clock.moment();
         let values = self.values.borrow_mut().take_due(now).into_iter().map(|device| (device, true)).collect();
-        self.ledger.write_later(LedgerWrite { values, ..Default::default() });
         let changes = self.raids.borrow_mut().tick(now);
-        self.ledger.write_repeats(self.facts(changes.iter().map(|change| &change.incident)));
+        let facts = self.facts(changes.iter().map(|change| &change.incident));
+        self.ledger.write_repeats(LedgerWrite { values, ..facts });
         IncidentNews::of(changes)
     }
 

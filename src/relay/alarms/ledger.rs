@@ -36,8 +36,8 @@ const JOURNAL_AGAIN: Duration = Duration::from_millis(500);
 /// Alarms that wait for the database; the journal has them too.
 const ALARMS: usize = 10_000;
 
-/// Least time between two writes of how incidents of one server go on, and what a kill may lose of it: a wall of alarms
-/// costs writes by time, not by edge.
+/// Least time between two writes of how incidents and alarms of one server go on, and what a kill may lose of it: a wall
+/// of alarms costs writes by time, not by edge.
 const REPEATS_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a write is now.
@@ -78,7 +78,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     pending: LedgerWrite,
-    /// Repeats of incidents, for their next write.
+    /// Repeats of incidents, and values of alarms, for their next write.
     repeats: LedgerWrite,
     /// A task writes repeats, and ends when there are none.
     writes_repeats: bool,
@@ -137,7 +137,8 @@ impl Ledger {
         kept.await.unwrap_or(SavedTo::Neither)
     }
 
-    /// Stores how incidents go on, the first time at once and then every second; no one waits for it.
+    /// Stores how incidents go on and which values alarms have, the first time at once and then every second; no one
+    /// waits for it.
     pub fn write_repeats(&self, repeats: LedgerWrite) {
         if repeats.is_empty() {
             return;
@@ -188,6 +189,7 @@ impl Ledger {
         let mut queue = self.0.queue.borrow_mut();
         // The waiting write is older.
         queue.repeats.incidents.retain(|incident, _| !write.incidents.contains_key(incident));
+        queue.repeats.values.retain(|device, _| !write.values.contains_key(device));
         if queue.ends {
             queue.news.extend(write.clone());
         }

@@ -1,6 +1,6 @@
 //! Times at which the values of alarms are stored. An alarm that is on after a start, and was stored as off, went off
-//! while the service was away: so "off" is stored at once, and "on" with its incident, or when the alarm has been on
-//! for a while. Pure bookkeeping.
+//! while the service was away: so "off" is stored soon, with the repeats of its server, and "on" with its incident, or
+//! when the alarm has been on for a while. Pure bookkeeping.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ struct AlarmValue {
 }
 
 impl AlarmValues {
-    /// An alarm has this value; `None`: it is no longer paired. True if its value "off" has to be stored now.
+    /// An alarm has this value; `None`: it is no longer paired. True if its value "off" has to be stored.
     pub fn note(&mut self, device: &str, value: Option<bool>, now: Moment) -> bool {
         let Some(value) = value else {
             self.0.remove(device);

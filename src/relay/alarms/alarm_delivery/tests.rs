@@ -1,5 +1,6 @@
 //! Above 500 lines: the tests of one struct, which share its world.
 
+mod flapping;
 mod incident_lines;
 mod stopping;
 mod unsaid_lines;
@@ -109,16 +110,27 @@ impl World {
     fn open(directory: TempDir, seed: u64) -> Self {
         let pool = Pool::open(&Database::Sqlite(directory.path().join("test.db"))).unwrap();
         journal::replay(directory.path(), &pool, &Default::default()).unwrap();
+        let journal = Journal::open(directory.path()).unwrap();
+        Self::over(directory, seed, pool, journal, Clock::adjustable)
+    }
+
+    fn over(
+        directory: TempDir,
+        seed: u64,
+        pool: Pool,
+        journal: Journal,
+        clock: impl FnOnce(Timestamp) -> Clock,
+    ) -> Self {
         let random = Random::seeded(seed);
         let context = RelayContext {
             markets: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),
-            clock: Clock::adjustable(Timestamp::from_timestamp(1_800_000_000, 0).unwrap()),
+            clock: clock(Timestamp::from_timestamp(1_800_000_000, 0).unwrap()),
             vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
             random,
             pool,
-            journal: Journal::open(directory.path()).unwrap(),
+            journal,
             game: Game { link_policy: GameLinkPolicy::Always, proxy_url: None, allow_private_servers: true },
             network: Network::system(),
             teams: Default::default(),
@@ -545,7 +557,7 @@ async fn a_push_that_a_crash_left_behind_is_delivered_once() {
 }
 
 #[actix::test]
-async fn that_an_alarm_is_on_is_stored_with_it_and_that_it_is_off_at_once() {
+async fn that_an_alarm_is_on_is_stored_with_it_and_that_it_is_off_soon() {
     let world = World::new();
     let life = world.start(1).await;
     let stored = async |life: &Life| {

@@ -15,11 +15,13 @@ use super::*;
 use crate::{
     config::Database,
     db::{
-        engine::pool::DiskMoment,
+        engine::pool::{Db, DiskMoment},
         incidents::StoredIncident,
         journal::{self, JOURNAL},
+        smart_devices,
         testing::{self, incident_write},
     },
+    domain::device::DeviceKind,
 };
 
 /// Condition of the disk of the database.
@@ -320,6 +322,30 @@ async fn repeats_are_written_once_a_second_and_what_is_newer_is_not_undone() {
     world.ledger.idle().await;
     let stored = world.stored().into_iter().find(|stored| stored.id == "a").unwrap();
     assert_eq!((stored.incident.count, stored.title.as_deref()), (102, Some("Title")));
+}
+
+#[actix::test]
+async fn a_value_that_waits_does_not_undo_a_newer_one() {
+    let world = World::new();
+    tokio::time::pause();
+    let device =
+        |db: &mut Db| smart_devices::upsert(db, &"one".into(), "7", DeviceKind::Alarm, "Front door", testing::now());
+    world.pool.write_blocking(device).unwrap();
+    let value = |is_on: bool| LedgerWrite { values: [("7".to_owned(), is_on)].into(), ..Default::default() };
+    let stored = || world.pool.read_blocking(|db| smart_devices::list(db, &"one".into())).unwrap()[0].last_value;
+    world.ledger.write_repeats(value(true));
+    world.ledger.idle().await;
+    world.ledger.write_repeats(value(false));
+    assert_eq!(stored(), Some(true), "within the same second");
+    // With the alarm that it rings.
+    let on = LedgerWrite { values: value(true).values, ..incident_write("a", 1) };
+    assert_eq!(world.ledger.write(on).await, SavedTo::Database);
+    sleep(2 * REPEATS_EVERY).await;
+    world.ledger.idle().await;
+    assert_eq!(stored(), Some(true));
+    world.ledger.write_repeats(value(false));
+    world.ledger.idle().await;
+    assert_eq!(stored(), Some(false));
 }
 
 #[actix::test]
