@@ -1,7 +1,7 @@
 //! A client of the relay that watches the server, obeys orders, and remembers what it received.
 
 use std::{
-    collections::BTreeSet,
+    collections::HashMap,
     sync::{Arc, Mutex},
 };
 
@@ -34,13 +34,26 @@ pub enum Order {
 pub struct Received {
     /// (incident, update).
     pub raids: Vec<(String, bool)>,
-    /// Incidents that a state had: when many wait, a patch that shows them goes ahead of their messages.
-    pub shown: BTreeSet<String>,
+    /// Incidents of a message or a state, and when the first came: when many wait, a patch that shows them goes ahead of
+    /// their messages.
+    pub known: HashMap<String, Timestamp>,
     /// When it was subscribed and reading, from and to; the last one may go on.
     pub watched: Vec<(Timestamp, Option<Timestamp>)>,
     pub state: Option<Value>,
     pub synced: u32,
     pub faults: Vec<String>,
+}
+
+impl Received {
+    /// The state shows these raids.
+    fn know_shown(&mut self, now: Timestamp) {
+        let shown = self.state.as_ref().and_then(|state| state["raids"].as_object());
+        for incident in shown.into_iter().flat_map(|raids| raids.keys()) {
+            if !self.known.contains_key(incident) {
+                self.known.insert(incident.clone(), now);
+            }
+        }
+    }
 }
 
 /// A running client.
@@ -188,18 +201,21 @@ impl Dashboard {
 
     fn take(&self, text: &str) {
         let message: Value = serde_json::from_str(text).expect("JSON");
+        let now: Timestamp = Utc::now().into();
         self.note(|received| match message["type"].as_str() {
             Some("snapshot") => {
                 if received.watched.last().is_none_or(|(_, end)| end.is_some()) {
-                    received.watched.push((Utc::now().into(), None));
+                    received.watched.push((now, None));
                 }
                 received.state = Some(message["state"].clone());
+                received.know_shown(now);
             }
             Some("patch") => {
                 let patch = serde_json::from_value::<json_patch::Patch>(message["patch"].clone()).expect("RFC 6902");
                 if let Some(state) = &mut received.state {
                     json_patch::patch(state, &patch).expect("it fits");
                 }
+                received.know_shown(now);
             }
             Some("raid") => {
                 let incident = message["incident"].as_str().expect("an incident").to_owned();
@@ -210,15 +226,12 @@ impl Dashboard {
                 if message["alarmId"].as_str().is_none_or(str::is_empty) {
                     received.faults.push(format!("a raid without an alarm: {message}"));
                 }
+                received.known.entry(incident.clone()).or_insert(now);
                 received.raids.push((incident, update));
             }
             Some("pong") => received.synced += 1,
             Some("error") => received.faults.push(format!("an error: {message}")),
             _ => {}
-        });
-        self.note(|received| {
-            let shown = received.state.as_ref().and_then(|state| state["raids"].as_object());
-            received.shown.extend(shown.into_iter().flat_map(|raids| raids.keys().cloned()));
         });
     }
 }

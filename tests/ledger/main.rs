@@ -1,6 +1,7 @@
 //! No alarm is lost and none is announced twice: the real binary is killed again and again, while alarms come by push
 //! and link, twice and late, and sockets open, close and stop reading. In the end the ledger and what the clients
-//! received must agree, and every message by a channel must have ended.
+//! received must agree, and every message by a channel must have ended. Then five hundred alarm devices of one server go off
+//! within ten seconds: no client misses one.
 //!
 //! `cargo test --test ledger -- --alarms 10000 --seed 7`; the seed decides all that is done to the service.
 
@@ -17,8 +18,10 @@ mod client;
 mod crash;
 mod trial;
 mod verdict;
+mod wall;
 
 use trial::Trial;
+use wall::Wall;
 
 const NAME: &str = "ledger_under_fire";
 const ALARMS: usize = 150;
@@ -116,5 +119,10 @@ async fn run(options: &Options) -> Vec<String> {
     let known: Vec<String> = incidents.iter().map(|incident| incident.id.clone()).collect();
     let mut broken = verdict::judge(&trial, &rows, &incidents);
     broken.extend(channels::judge(&trial.pool, &trial.user, &trial.receiver, &known));
+    drop(trial);
+
+    let wall = Wall::go_off(options.seed).await;
+    println!("{}", wall.figures());
+    broken.extend(verdict::judge_wall(&wall));
     broken
 }

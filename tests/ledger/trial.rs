@@ -32,7 +32,7 @@ use crate::{
     channels::{self, Receiver},
     client::{Client, Order, Received},
     crash::{Addresses, Installation, Seeded, Service, binary},
-    verdict::unfinished,
+    verdict::{unfinished, unheard},
 };
 
 /// Clients that watch all the time.
@@ -454,7 +454,7 @@ impl Trial {
         // The database does not report its changes.
         let mut looks = interval(Duration::from_millis(20));
         let finished = async {
-            while unfinished(&self.pool) + channels::waiting(&self.pool) > 0 {
+            while unfinished(&self.pool) + channels::waiting(&self.pool) + unheard(&self.pool) > 0 {
                 looks.tick().await;
             }
         };

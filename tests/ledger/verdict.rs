@@ -8,7 +8,10 @@ use companion::{
 };
 use diesel::prelude::*;
 
-use crate::trial::{QUIET, Trial, Trigger};
+use crate::{
+    trial::{QUIET, Trial, Trigger},
+    wall::Wall,
+};
 
 /// A row of the ledger.
 #[derive(Queryable)]
@@ -25,7 +28,7 @@ pub struct Row {
 #[derive(Queryable)]
 pub struct IncidentRow {
     pub id: String,
-    alarm_id: String,
+    pub alarm_id: String,
     paths: String,
     first_at: Timestamp,
     last_at: Timestamp,
@@ -59,6 +62,37 @@ pub fn rows(pool: &Pool) -> Vec<Row> {
 pub fn unfinished(pool: &Pool) -> i64 {
     use schema::alarms::dsl as row;
     pool.read_blocking(|db| Ok(row::alarms.filter(row::finished_at.is_null()).count().get_result(db)?)).unwrap()
+}
+
+/// Number of incidents that no client has heard of.
+pub fn unheard(pool: &Pool) -> i64 {
+    use schema::incidents::dsl as row;
+    pool.read_blocking(|db| Ok(row::incidents.filter(row::state.eq("unheard")).count().get_result(db)?)).unwrap()
+}
+
+/// Clients watch, so every incident has been heard of.
+fn judge_unheard(incidents: &[IncidentRow]) -> impl Iterator<Item = String> {
+    let unheard = incidents.iter().filter(|row| row.state == "unheard");
+    unheard.map(|row| format!("incident {} of alarm {} of {} is unheard", row.id, row.alarm_id, row.first_at))
+}
+
+/// The invariants that do not hold for a wall of devices.
+pub fn judge_wall(wall: &Wall) -> Vec<String> {
+    let mut broken: Vec<String> = judge_unheard(&wall.incidents).collect();
+    for device in wall.fired.keys() {
+        let count = wall.incidents.iter().filter(|row| row.alarm_id == *device).count();
+        if count != 1 {
+            broken.push(format!("alarm {device} of the wall has {count} incidents"));
+        }
+    }
+    for (index, client) in wall.clients.iter().enumerate() {
+        client.received(|received| {
+            broken.extend(received.faults.iter().cloned());
+            let unknown = wall.incidents.iter().filter(|row| !received.known.contains_key(&row.id));
+            broken.extend(unknown.map(|row| format!("client {index} does not know incident {} of the wall", row.id)));
+        });
+    }
+    broken
 }
 
 /// The invariants that do not hold.
@@ -99,6 +133,7 @@ pub fn judge(trial: &Trial, rows: &[Row], incidents: &[IncidentRow]) -> Vec<Stri
         broken.push(format!("incident {incident} was opened by no row"));
     }
 
+    broken.extend(judge_unheard(incidents));
     let clients = || trial.steady.iter().chain(&trial.fickle);
     for client in clients() {
         client.received(|received| broken.extend(received.faults.iter().cloned()));
@@ -126,13 +161,13 @@ pub fn judge(trial: &Trial, rows: &[Row], incidents: &[IncidentRow]) -> Vec<Stri
         let (from, to) = (row.received_at, heard);
         // A fickle client may leave before it has read everything.
         for (index, client) in trial.steady.iter().enumerate() {
-            let (watched, shown) = client.received(|received| {
+            let (watched, is_known) = client.received(|received| {
                 let covers =
                     |(start, end): &(Timestamp, Option<Timestamp>)| *start <= from && end.is_none_or(|end| to <= end);
-                (received.watched.iter().any(covers), received.shown.contains(*incident))
+                (received.watched.iter().any(covers), received.known.contains_key(*incident))
             });
             // A kill may be between the patch that shows many and their messages.
-            if watched && !shown && !received_by[index].contains(*incident) {
+            if watched && !is_known {
                 broken.push(format!(
                     "{what}, {} by {} sockets at {heard}, was not received by client {index}, which watched all the time",
                     of_ledger.state, of_ledger.sockets

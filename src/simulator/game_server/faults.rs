@@ -40,6 +40,8 @@ pub struct GameServerFaults {
     pub no_shops: bool,
     /// The monuments have no cameras.
     pub no_monument_cameras: bool,
+    /// Changes of devices are broadcast also to clients that have not asked for them.
+    pub unasked_broadcasts: bool,
     /// Lines of chat from clients are refused.
     pub muted: bool,
     /// Answers are sent this much later.

@@ -281,7 +281,10 @@ impl SimulatedGame {
                 WorldChange::Entity { entity_id, payload } => {
                     let changed = Some(AppEntityChanged { entity_id, payload });
                     let broadcast = AppBroadcast { entity_changed: changed, ..Default::default() };
-                    self.broadcast(broadcast, |client| client.entities.contains(&entity_id));
+                    let to_all = self.faults.unasked_broadcasts;
+                    let hears =
+                        |client: &GameClient| client.entities.contains(&entity_id) || to_all && client.player.is_some();
+                    self.broadcast(broadcast, hears);
                 }
                 WorldChange::Alarm { entity_id, title, subscribers } => {
                     if let Some(pushes) = &mut self.pushes {
