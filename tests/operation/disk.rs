@@ -1,4 +1,4 @@
-//! A real file system that runs full.
+//! A real file system that runs full, and a limit of the size of files.
 
 use std::{fs, path::Path, process::Command};
 
@@ -6,8 +6,8 @@ use reqwest::Method;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{User, until};
-use crate::crash::Installation;
+use super::{User, installation, still_game, until};
+use crate::crash::{Installation, Service};
 
 /// A file system of 96 MiB in memory, unmounted when dropped.
 struct SmallDisk(TempDir);
@@ -72,4 +72,36 @@ async fn a_full_disk_is_noticed_and_so_is_its_end() {
         }
     }
     until("ready again", || async { missing().await == (200, vec![]) }).await;
+}
+
+/// As `ulimit -f` sets it, in bytes.
+#[cfg(target_os = "linux")]
+fn limit_files(service: &Service, limit: Option<u64>) {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    let process = Pid::from_raw(service.id().try_into().unwrap());
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    prlimit(process, Resource::Fsize, Rlimit { current: limit.or(maximum), maximum }).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[actix_web::test]
+async fn a_write_beyond_the_limit_of_the_size_of_files_fails_and_the_process_lives() {
+    let (installation, cookies) = installation(1, &[]);
+    let service = installation.start();
+    let user = User::new(&service.addresses, &cookies[0]);
+    let server = user.pair(still_game().await.addr()).await;
+    let rename = |locale: &'static str| user.ask(Method::PATCH, "/me", Some(json!({ "locale": locale })));
+    assert_eq!(rename("de-CH").await.unwrap().0, 200);
+
+    limit_files(&service, Some(0));
+    let refused = rename("fr-CH").await.expect("the process lives");
+    assert!(refused.0 >= 500, "{refused:?}");
+    // Neither the database nor the journal takes it.
+    let drill = format!("/paired-servers/{server}/drill");
+    let refused = user.ask(Method::POST, &drill, Some(json!({}))).await.expect("the process lives");
+    assert!(refused.0 >= 500, "{refused:?}");
+    assert_eq!(user.ask(Method::GET, "/health", None).await.expect("the process lives").0, 200);
+
+    limit_files(&service, None);
+    until("writes again", || async { rename("it-CH").await.is_some_and(|(status, _)| status == 200) }).await;
 }

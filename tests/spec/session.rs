@@ -1,5 +1,7 @@
 //! The session cookie `rp_sess`, POST /auth/signout, POST /relay/token.
 
+use std::time::Duration;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use futures_util::future::join_all;
@@ -9,6 +11,7 @@ use reqwest::Method;
 
 use crate::harness::{
     app::{ADA, ADMINS, TestApp},
+    database::Postgres,
     on_each_database,
     relay_client::RelayClient,
 };
@@ -43,6 +46,25 @@ async fn reads_do_not_wait_for_a_database_that_takes_nothing() {
         () = reads => {}
         answer = bob.patch("/me", &change) => panic!("a write was answered first: {}", answer.text()),
     }
+}
+
+#[actix_web::test]
+async fn reads_of_a_database_that_refuses_are_unavailable_until_it_takes_them_again() {
+    let Some(postgres) = Postgres::create() else { return };
+    let app = TestApp::start_on(postgres.url(), &[]).await;
+    let mut alice = app.signed_in(ALICE).await;
+    postgres.admit(false);
+    postgres.end("");
+    // The first ones find out, each on a connection that is gone.
+    for path in ["/me", "/me/sessions", "/me/tokens", "/paired-servers", "/channels"].repeat(3) {
+        alice.get(path).await.expect_problem(503, "unavailable");
+    }
+    postgres.admit(true);
+    while alice.get("/me").await.status != 200 {
+        app.clock.advance(chrono::Duration::seconds(1));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    app.stop().await;
 }
 
 on_each_database!(signing_out_invalidates_every_copy_of_the_cookie, |app| {
