@@ -103,6 +103,21 @@ fn a_line_that_a_thread_of_the_database_logs_names_its_request() {
 }
 
 #[test]
+fn the_line_of_a_request_names_the_network_of_its_client_and_no_address() {
+    let log = String::from_utf8(written("spec.log")).unwrap();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("\"message\":\"request\"") && line.contains("\"target\":\"companion::"));
+    let lines: Vec<serde_json::Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() > 1_000, "run all of `cargo test --test spec` first");
+    let network = |line: &serde_json::Value| line["network"].as_str().unwrap_or_else(|| panic!("{line}")).to_owned();
+    let networks: BTreeSet<String> = lines.iter().map(network).collect();
+    assert!(networks.iter().all(|network| network.ends_with("/24") || network.ends_with("/48")), "{networks:?}");
+    // One that tests/spec/operation.rs asks from, through a proxy.
+    assert!(networks.contains("203.0.113.0/24"), "{networks:?}");
+}
+
+#[test]
 fn a_secret_is_found_in_any_of_these_forms() {
     let secret = "a-secret-1234567";
     let search = AhoCorasick::new(encodings(secret)).unwrap();

@@ -23,7 +23,7 @@ use crate::harness::{
     binary,
     browser::Browser,
     game::{self, ALICE, pair},
-    provider::Provider,
+    provider::{Mood, Provider},
 };
 
 /// A service with its inside at hand.
@@ -224,4 +224,50 @@ async fn production_has_no_metrics_without_a_token() {
     .await;
     let answer = app.browser().get("/metrics").await;
     assert_eq!((answer.status, &answer.json()["code"]), (404, &json!("not_found")));
+}
+
+/// A network that asks through a proxy; `tests/spec_log.rs` looks for it.
+const CLIENT: &str = "203.0.113.77";
+
+#[actix_web::test]
+async fn answers_and_sign_ins_are_counted_by_their_outcome() {
+    const SERIES: [&str; 9] = [
+        r#"companion_http_requests_total{class="account",status="2xx"}"#,
+        r#"companion_http_requests_total{class="account",status="4xx"}"#,
+        r#"companion_http_requests_total{class="sign-in",status="3xx"}"#,
+        r#"companion_http_requests_total{class="sign-in",status="5xx"}"#,
+        r#"companion_http_request_seconds_count{class="account"}"#,
+        r#"companion_http_request_seconds_count{class="sign-in"}"#,
+        r#"companion_sign_ins_total{outcome="signed_in"}"#,
+        r#"companion_sign_ins_total{outcome="rejected"}"#,
+        r#"companion_sign_ins_total{outcome="failed"}"#,
+    ];
+    let app = TestApp::start_with(&["--trusted-proxies=127.0.0.1"]).await;
+    // Other tests of this process count, too.
+    let counted = async || {
+        let metrics = app.browser().get("/metrics").await.text();
+        let value = |series: &str| {
+            let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+            line.unwrap_or_else(|| panic!("no {series}")).parse::<f64>().unwrap()
+        };
+        SERIES.map(value)
+    };
+    let before = counted().await;
+
+    let mut alice = app.browser();
+    let login = alice.get("/auth/platform").await;
+    let assertion = app.provider.confirm(login.location(), ALICE, app.clock.now());
+    assert_eq!(alice.get(&assertion.path()).await.status, 302);
+    assert_eq!(alice.get(&assertion.path()).await.status, 400, "it was used before");
+    let asked = alice.request(Method::GET, "/me").header("x-forwarded-for", CLIENT);
+    assert_eq!(alice.send(asked).await.status, 200);
+    assert_eq!(app.browser().get("/me").await.status, 401);
+    app.provider.set_mood(Mood::Status(500)).await;
+    assert_eq!(app.sign_in(&mut app.browser(), ALICE).await.status, 503);
+
+    let after = counted().await;
+    for ((series, before), after) in SERIES.iter().zip(before).zip(after) {
+        assert!(after > before, "{series}: {before}, then {after}");
+    }
+    app.stop().await;
 }
