@@ -32,7 +32,7 @@ use crate::{
         paired_servers::StoredPairing,
         testing::{self, now},
     },
-    domain::{link_reason::LinkReason, relay_access::RelayAccess, sections::Sections},
+    domain::{limits::ASKED_ATTEMPTS, link_reason::LinkReason, relay_access::RelayAccess, sections::Sections},
     game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
     net::{
         Memory, Network,
@@ -76,6 +76,8 @@ struct Outside {
     release: Notify,
     /// Connecting panics the next time.
     panic_next: AtomicBool,
+    /// Game servers refuse.
+    refuses: AtomicBool,
     /// Hosts that were connected to, and when. None answers.
     dialled: Mutex<Vec<(String, Instant)>>,
     /// Connects under way.
@@ -110,6 +112,9 @@ impl Outside {
         let panics = self.panic_next.swap(false, Ordering::Relaxed);
         async move {
             assert!(!panics, "on purpose");
+            if self.refuses.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
             self.open.fetch_add(1, Ordering::Relaxed);
             let _open = Counted(self.open.clone());
             pending().await
@@ -209,10 +214,15 @@ impl Relay {
 }
 
 fn pair(context: &RelayContext, servers: &[&str]) {
+    pair_at(context, servers.iter().map(|server| (*server, host(server))));
+}
+
+/// These servers, each at its host.
+fn pair_at<'a>(context: &RelayContext, servers: impl Iterator<Item = (&'a str, String)>) {
     let paired = context.pool.write_blocking(|db| {
-        for server in servers {
-            let id = (*server).into();
-            let pairing = StoredPairing { address: host(server), ..testing::pairing("alice") };
+        for (server, address) in servers {
+            let id = server.into();
+            let pairing = StoredPairing { address, ..testing::pairing("alice") };
             let player_token_sealed = context.vault.seal_player_token(&id, &pairing.address, pairing.port, 1);
             let pairing = StoredPairing { player_token_sealed, ..pairing };
             paired_servers::put(db, &id, &pairing, now())?;
@@ -305,6 +315,33 @@ fn a_deletion_ends_a_link_that_connects() {
         assert!(relay.status("one").await.is_none());
         sleep(Duration::from_secs(3_600)).await;
         assert_eq!((relay.outside.dials("one"), relay.outside.open.load(Ordering::Relaxed)), (1, 0));
+    });
+}
+
+#[test]
+fn an_address_that_refuses_keeps_its_pauses_however_often_it_is_paired_and_deleted() {
+    const PAIRINGS: usize = 20;
+    simulated(async {
+        let refuse = |outside: &Outside| outside.refuses.store(true, Ordering::Relaxed);
+        let relay = Relay::start_with(GameLinkPolicy::Always, &["one"], refuse);
+        sleep(Duration::from_secs(5)).await;
+        let before = relay.outside.dials("one");
+        assert!((2..=4).contains(&before), "{before}");
+        let mut server = "one".to_owned();
+        for number in 0..PAIRINGS {
+            relay.delete_row(&server);
+            relay.hub.do_send(ServerRemoved { server: server.as_str().into() });
+            sleep(Duration::from_millis(100)).await;
+            server = format!("one-{number}");
+            pair_at(&relay.context, std::iter::once((server.as_str(), host("one"))));
+            relay.hub.do_send(ServerPaired { server: server.as_str().into(), changed: true });
+            sleep(Duration::from_secs(1)).await;
+        }
+        let dials = relay.outside.dials("one") - before;
+        // As many as a user may ask for, and one whose pause was over.
+        assert!((1..=ASKED_ATTEMPTS + 1).contains(&dials), "{dials} in {PAIRINGS} pairings");
+        sleep(Duration::from_secs(900)).await;
+        assert!(relay.outside.dials("one") > before + dials, "it is tried again");
     });
 }
 
