@@ -184,6 +184,21 @@ impl RowsOf {
 }
 
 impl PersonalRows {
+    /// Places within it, one for each owner of rows.
+    #[cfg(test)]
+    pub fn places(&self, db: &mut Db, user: &User) -> Result<Vec<RowPlace>, DbError> {
+        let value = |column: &&str| match column.split_once(':') {
+            Some((_, "time")) => "2026-11-21 12:00:00".to_owned(),
+            _ => "0".to_owned(),
+        };
+        let mut places = Vec::new();
+        for (share, whose) in self.whose.iter().enumerate() {
+            let key = || -> Vec<String> { self.key.iter().map(value).collect() };
+            places.extend(whose.owners(db, user)?.into_iter().map(|owner| RowPlace { share, owner, key: key() }));
+        }
+        Ok(places)
+    }
+
     /// A page of it from this place on, each row as a JSON object, and where the next one begins; none if this is the last.
     pub fn read(
         &self,
