@@ -6,10 +6,11 @@ use std::{
     process::Output,
 };
 
-use actix_web::web;
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, rt, web};
+use serde_json::json;
 use tempfile::TempDir;
 
-use crate::harness::{app::TestApp, binary::companion, database::Postgres};
+use crate::harness::{app::TestApp, binary::companion, chat_platform, database::Postgres};
 
 async fn run(arguments: Vec<String>) -> (Option<i32>, String) {
     let run = move || companion(&std::env::temp_dir()).args(arguments).output().unwrap();
@@ -236,4 +237,101 @@ async fn a_fault_of_the_settings_does_not_hide_the_database() {
     assert_eq!(code, Some(1));
     assert!(lines(&text, "database")[0].contains("does not exist"), "{text}");
     assert!(lines(&text, "disk")[0].starts_with("ok") || text.contains("MiB are free"), "{text}");
+}
+
+/// Flags of a service that has no other neighbours than these.
+fn beside(directory: &TempDir, neighbours: Vec<String>) -> Vec<String> {
+    let own = vec![
+        "doctor".into(),
+        format!("--data-dir={}", directory.path().display()),
+        "--api-listen=127.0.0.1:0".into(),
+        "--relay-listen=127.0.0.1:0".into(),
+        "--push-address=127.0.0.1:9".into(),
+        "--identity-login-url=http://127.0.0.1:9".into(),
+    ];
+    [own, neighbours].concat()
+}
+
+/// Prices of a payment provider that takes one key; the last one is archived.
+async fn price(id: web::Path<String>, request: HttpRequest) -> HttpResponse {
+    let sent = request.headers().get("authorization").and_then(|sent| sent.to_str().ok());
+    if sent != Some("Bearer sk_test_taken") {
+        return HttpResponse::Unauthorized().json(json!({ "error": { "code": "invalid_api_key" } }));
+    }
+    HttpResponse::Ok().json(json!({
+        "id": *id, "object": "price", "active": *id != "price_3", "type": "recurring", "currency": "usd",
+        "unit_amount": 499, "recurring": { "interval": "month", "interval_count": 1 },
+    }))
+}
+
+#[actix_web::test]
+async fn a_price_that_is_sold_is_distinguished_from_one_that_is_archived() {
+    let provider = HttpServer::new(|| App::new().route("/v1/prices/{id}", web::get().to(price)));
+    let provider = provider.workers(1).disable_signals().bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", provider.addrs()[0]);
+    rt::spawn(provider.run());
+    let directory = TempDir::new().unwrap();
+    let neighbour = vec![
+        format!("--payment-api-url={url}"),
+        "--payment-secret-key=sk_test_taken".into(),
+        "--payment-webhook-secret=whsec_taken".into(),
+        "--payment-price-scout=price_1".into(),
+        "--payment-price-operator=price_2".into(),
+        "--payment-price-overlord=price_3".into(),
+    ];
+    let (_, text) = run(beside(&directory, neighbour)).await;
+    let key = lines(&text, "payment key");
+    assert!(key.iter().any(|line| line.starts_with("ok ") && line.contains("PAYMENT_SECRET_KEY is taken")), "{text}");
+    let about = |variable: &str| {
+        let named = |line: &&str| line.contains(&format!("{variable} ")) || line.contains(&format!("{variable}:"));
+        lines(&text, "price").into_iter().find(named).unwrap_or_else(|| panic!("{variable}: {text}"))
+    };
+    for variable in ["PAYMENT_PRICE_SCOUT", "PAYMENT_PRICE_OPERATOR"] {
+        let line = about(variable);
+        assert!(line.starts_with("ok ") && line.contains("is sold for 4.99 usd"), "{line}");
+    }
+    let line = about("PAYMENT_PRICE_OVERLORD");
+    assert!(line.starts_with("FAIL") && line.contains("price_3 is archived"), "{line}");
+    assert!(!text.contains("sk_test_taken") && !text.contains("whsec_taken"), "{text}");
+}
+
+#[actix_web::test]
+async fn a_bot_token_that_is_taken_is_found_well_and_one_of_another_application_is_not() {
+    let platform = chat_platform::platform().await;
+    let directory = TempDir::new().unwrap();
+    let flags = chat_platform::flags(&platform);
+    let (_, text) = run(beside(&directory, flags.clone())).await;
+    let line = lines(&text, "bot token")[0];
+    assert!(line.starts_with("ok ") && line.contains("CHAT_BOT_TOKEN is taken"), "{line}");
+    let is_other = |flag: &String| !flag.starts_with("--chat-application-id=");
+    let mut flags: Vec<String> = flags.into_iter().filter(is_other).collect();
+    flags.push("--chat-application-id=1".into());
+    let (_, text) = run(beside(&directory, flags)).await;
+    let line = lines(&text, "bot token")[0];
+    assert!(line.starts_with("FAIL") && line.contains("CHAT_APPLICATION_ID"), "{line}");
+}
+
+/// `tests/peers/images` runs it beside an S3.
+#[actix_web::test]
+async fn a_bucket_that_can_be_written_is_found_well_and_left_empty() {
+    let Ok(s3) = std::env::var("TEST_S3_URL") else {
+        eprintln!("SKIPPED a bucket that can be written: TEST_S3_URL is not set");
+        return;
+    };
+    let bucket = format!("tried-out-{}", std::process::id());
+    let http = reqwest::Client::new();
+    let made = http.put(format!("{s3}/{bucket}")).send().await.unwrap();
+    assert!(made.status().is_success(), "{made:?}");
+    let directory = TempDir::new().unwrap();
+    let neighbour = vec![
+        format!("--images-s3-endpoint={s3}"),
+        format!("--images-s3-bucket={bucket}"),
+        "--images-s3-access-key-id=key-of-pictures".into(),
+        "--images-s3-secret-access-key=secret-of-pictures".into(),
+    ];
+    let (_, text) = run(beside(&directory, neighbour)).await;
+    let line = lines(&text, "image bucket")[0];
+    assert!(line.starts_with("ok ") && line.contains("can be written and deleted from"), "{line}");
+    let left = http.get(format!("{s3}/{bucket}?list-type=2")).send().await.unwrap().text().await.unwrap();
+    assert!(!left.contains("<Key>"), "{left}");
 }
