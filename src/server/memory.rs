@@ -1,5 +1,9 @@
 //! Memory that was needed once goes back to the system. glibc keeps most of what was freed: after a flood the process
 //! would stay as large as it was then.
+//!
+//! glibc's allocator was kept because trimming it is enough: a debug build stood at 164 MiB after a flood, and with it
+//! came back to 94, from where it began. mimalloc and jemalloc were not measured, neither for memory nor for the fan-out:
+//! nothing here says that they are worse.
 
 use std::time::Duration;
 
