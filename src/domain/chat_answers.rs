@@ -24,6 +24,8 @@ use crate::domain::{
 const LONGEST_MESSAGE: usize = 2_000;
 /// Characters of a name.
 const LONGEST_NAME: usize = 80;
+/// Characters of a line that answers a question of the team's chat: a team has many names.
+const LONGEST_LINE: usize = 500;
 /// Found items among which one with a recipe is looked for.
 const CANDIDATES: usize = 20;
 /// Offers shown of each server: the cheapest for each currency.
@@ -281,9 +283,14 @@ fn list(value: &Value) -> &[Value] {
 
 /// Text from outside: one line, and none of the platform's marks, mentions and links.
 fn shown(text: &str) -> String {
+    shown_up_to(LONGEST_NAME, text)
+}
+
+/// Text from outside, likewise, of at most this number of characters.
+fn shown_up_to(longest: usize, text: &str) -> String {
     let is_mark = |c: char| matches!(c, '\\' | '*' | '_' | '~' | '`' | '|' | '<' | '>' | '#' | '[' | ']' | ':' | '@');
     let escaped = |c: char| is_mark(c).then_some('\\').into_iter().chain([c]);
-    plain_text(text, LONGEST_NAME).chars().flat_map(escaped).collect()
+    plain_text(text, longest).chars().flat_map(escaped).collect()
 }
 
 /// Answers of each server's state to a question of the team's chat, with the server's name in front.
@@ -294,7 +301,7 @@ pub fn of_servers(messages: &BotMessages, servers: &[(String, Vec<String>)]) -> 
     let lines = servers.iter().map(|(server, lines)| {
         let said = match lines.is_empty() {
             true => messages.say("chat.noState", &[]),
-            false => lines.iter().map(|line| shown(line)).collect::<Vec<_>>().join("\n"),
+            false => lines.iter().map(|line| shown_up_to(LONGEST_LINE, line)).collect::<Vec<_>>().join("\n"),
         };
         format!("**{}**: {said}", shown(server))
     });
@@ -359,6 +366,16 @@ mod tests {
 
     fn crafted(asked: &str, pieces: Option<u32>) -> BotReply {
         craft(&messages(), &shipped(StoreName::Crafting), Catalogue::embedded(), asked, pieces)
+    }
+
+    #[test]
+    fn a_line_about_a_whole_team_is_shown_whole() {
+        let line = format!("online 8/8: {}", ["Marlow AB12"; 8].join(", "));
+        let BotReply { text, .. } = of_servers(&messages(), &[("Main".to_owned(), vec![line])]);
+        assert!(
+            text.starts_with(r"**Main**: online 8/8\: Marlow") && text.matches("Marlow AB12").count() == 8,
+            "{text}"
+        );
     }
 
     #[test]

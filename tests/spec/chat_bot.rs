@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use companion::simulator::chat::{GUILD, GivenCommand, SignedInteraction};
+use companion::simulator::{
+    chat::{GUILD, GivenCommand, SignedInteraction},
+    world::TOOL_CUPBOARD,
+};
 use serde_json::{Value, json};
 
 use crate::harness::{
@@ -10,7 +13,7 @@ use crate::harness::{
     browser::Browser,
     chat_platform::{CHAT_ALICE, ChatTest},
     database::Postgres,
-    game::{self, ALICE, BOB, is_complete, pair},
+    game::{self, ALICE, BOB, add_device, is_complete, pair},
     relay_client::RelayClient,
 };
 
@@ -260,4 +263,62 @@ async fn prices_are_those_of_the_servers_of_who_asks() {
     assert_eq!(alice.delete("/chat/link").await.status, 200);
     let (ended, _) = test.ask("price", json!({ "item": "wood" })).await;
     assert!(ended.contains("/link"), "{ended}");
+}
+
+/// A name as the bot shows it.
+fn escaped(name: &str) -> String {
+    let is_mark = |c: char| r"\*_~`|<>#[]:@".contains(c);
+    name.chars().flat_map(|c| is_mark(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+/// The questions of the team's chat that the bot takes.
+const QUESTIONS: [&str; 5] = ["pop", "time", "wipe", "team", "upkeep"];
+
+#[actix_web::test]
+async fn a_question_of_the_team_s_chat_is_answered_for_each_server_of_who_asks() {
+    let mut test = ChatTest::start_on(None, &["--allow-private-game-servers=true", LINKS]).await;
+    assert_eq!(test.register("").await.status, 200);
+    let (game, other) = (game::still(&test.app).await, game::still(&test.app).await);
+    let (mut alice, mut bob) = (test.app.signed_in(ALICE).await, test.app.signed_in(BOB).await);
+    for question in QUESTIONS {
+        let (text, private) = test.ask(question, json!({})).await;
+        assert!(text.contains("/link") && private, "who asks is not known: {text}");
+    }
+    for (browser, account) in [(&mut alice, CHAT_ALICE), (&mut bob, CHAT_BOB)] {
+        let code = test.code(account).await;
+        assert_eq!(link(browser, &code).await.status, 200);
+    }
+    assert_eq!(test.ask("pop", json!({})).await, ("You have no paired server yet.".to_owned(), true));
+
+    let server = pair(&mut alice, &game).await;
+    add_device(&mut alice, &server, TOOL_CUPBOARD).await;
+    let mut client = RelayClient::watching(&test.app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 1)).await;
+    let name = alice.get(&format!("/paired-servers/{server}")).await.json()["name"].as_str().unwrap().to_owned();
+    let head = &client.state(&server)["server"];
+    let players = format!("{}/{} players", head["players"], head["maxPlayers"]);
+    for (question, has) in
+        QUESTIONS.into_iter().zip([players.as_str(), r"08\:", "wiped ", r"online 3/4\: Marlow ", " 23h 5"])
+    {
+        let (text, private) = test.ask(question, json!({})).await;
+        assert!(text.starts_with(&format!("**{}**: ", escaped(&name))), "{question}: {text}");
+        assert!(text.contains(has) && private && text.lines().count() == 1, "{question}: {text}");
+    }
+    let (none, _) = test.ask_as(CHAT_BOB, "pop", json!({})).await;
+    assert_eq!(none, "You have no paired server yet.", "nothing of Alice's is shown to him");
+
+    // One that Bob shares, whose link is up, and one of hers that is away.
+    let shared = pair(&mut bob, &other).await;
+    game::share(&mut bob, &shared, &mut alice).await;
+    client.subscribe(&shared).await;
+    client.until(&shared, |state| is_complete(state, 0)).await;
+    drop(game);
+    client.until(&server, |state| state["server"]["connection"] != "connected").await;
+    let (text, _) = test.ask("pop", json!({})).await;
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert_eq!(lines[0], format!("**{}**: not connected now.", escaped(&name)), "her own first");
+    assert!(lines[1].contains(" players"), "{text}");
+    let (his, _) = test.ask_as(CHAT_BOB, "pop", json!({})).await;
+    assert!(his.lines().count() == 1 && his.contains(" players"), "{his}");
 }

@@ -3,6 +3,7 @@
 mod access;
 mod alarms;
 mod deflate;
+mod facts;
 mod game_faults;
 mod limits;
 mod link;

@@ -60,29 +60,47 @@ async fn beside_another_bot_there_is_one_answer_of_ours_and_no_loop() {
 /// Commands that are given, a thousand in a minute, unless this variable names another number.
 const COMMANDS: (&str, usize) = ("TEAM_CHAT_COMMANDS", 1_000);
 
+/// Seconds of the test: a minute of many commands, and two of few, so that what is said slides over the windows of the rates.
+const SECONDS: usize = 180;
+/// Most answers in a minute.
+const ANSWERS_A_MINUTE: usize = 30;
+
 #[actix_web::test]
 async fn a_thousand_commands_in_a_minute_leave_room_for_toggles() {
     let mut room = ChatRoom::watching(&[GATE_SWITCH]).await;
     let wanted = std::env::var(COMMANDS.0).ok().and_then(|wanted| wanted.parse().ok()).unwrap_or(COMMANDS.1);
     let odd = ["!alive ", "!help ", "!team ", "!decay armored wall "];
-    for number in 0..wanted {
-        room.pass(TimeDelta::milliseconds(60));
-        let line = format!("{}{number}{}", odd[number % 4], "🦀".repeat(number % 40));
-        room.say(TEAM[1 + number % 3].0, &line);
-        if number % 100 == 99 {
-            // The ack comes when the service has heard all lines before. The clock is still, so that no
-            // answer that waits is said meanwhile.
-            let (request, gate, value) = (number.to_string(), GATE_SWITCH.to_string(), number / 100 % 2 == 0);
-            let toggle = json!({ "type": "deviceToggle", "serverId": room.server, "deviceId": gate, "value": value,
-                "requestId": request });
-            room.client.send(toggle).await;
-            assert_eq!(room.client.expect("ack").await["requestId"], request);
+    let mut numbers = 0..;
+    for second in 0..SECONDS {
+        room.pass(TimeDelta::seconds(1));
+        let given = if second < 60 { wanted.div_ceil(60) } else { 1 };
+        for number in numbers.by_ref().take(given) {
+            let line = format!("{}{number}{}", odd[number % 4], "🦀".repeat(number % 40));
+            room.say(TEAM[1 + number % 3].0, &line);
         }
+        if second % 15 != 3 {
+            // A request gives the service time.
+            room.alice.get("/me").await;
+            continue;
+        }
+        // Answers of this second wait or are said meanwhile, and the next second begins when the ack has come.
+        let (request, gate) = (second.to_string(), GATE_SWITCH.to_string());
+        let toggle = json!({ "type": "deviceToggle", "serverId": room.server, "deviceId": gate,
+            "value": second % 2 == 0, "requestId": request });
+        room.client.send(toggle).await;
+        assert_eq!(room.client.expect("ack").await["requestId"], request);
     }
     room.drain();
-    // One in two seconds, and no more than 30 commands in a minute; what looks like a loop ends them sooner.
-    let most = 30 * wanted.div_ceil(1_000);
-    assert!((1..=most).contains(&room.answers.len()), "{:?}", room.texts());
+    let said = room.said_at.clone();
+    assert!(said.len() > 7 && said.last() > said.first().map(|first| first + 60).as_ref(), "{:?}", room.texts());
+    for (from, first) in said.iter().enumerate() {
+        let minute = said[from..].iter().take_while(|at| **at < first + 60);
+        assert!(minute.count() <= ANSWERS_A_MINUTE, "{said:?}");
+        for (after, at) in said[from..].iter().enumerate() {
+            // The game may have heard a line in the second after that in which it was said.
+            assert!(at - first + 1 >= 2 * after as u32, "one in two seconds: {said:?}");
+        }
+    }
     // One may have been on its way.
     room.pass(TimeDelta::minutes(2));
     let mut answer = room.ask("!wipe").await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::room::{APART, ChatRoom, MARLOW};
 use crate::harness::{
-    app::TestApp,
+    app::{ADA, ADMINS, LINKS, TestApp},
     game::{self, ALICE, BOB, is_complete, pair},
     relay_client::RelayClient,
 };
@@ -59,6 +59,43 @@ async fn every_question_is_answered_in_the_game() {
     };
     room.client.until(&room.server, is_noted).await;
     assert_eq!(room.answers.len(), 25, "one line each");
+}
+
+#[actix_web::test]
+async fn an_answer_has_the_words_that_admins_gave_it() {
+    let app = TestApp::start_with(&["--allow-private-game-servers=true", LINKS, ADMINS]).await;
+    let game = game::still(&app).await;
+    let mut alice = app.signed_in(ALICE).await;
+    let server = pair(&mut alice, &game).await;
+    let mut client = RelayClient::watching(&app, &mut alice, &server).await;
+    client.until(&server, |state| is_complete(state, 0)).await;
+    let mut room = ChatRoom::new(app, alice, game, server, client);
+    let shipped = room.ask("!wipe").await;
+    let (_, span) = shipped.split_once(' ').unwrap();
+    let mut ada = room.app.signed_in(ADA).await;
+    let texts = json!({ "data": { "team.wipe": "seit {time} frisch", "team.timers.none": "" } });
+    let put = ada.put("/admin/store/messages", &texts).await;
+    assert_eq!(put.status, 200, "{}", put.text());
+    assert_eq!(room.ask("!wipe").await, format!("seit {} frisch", span.trim_end_matches(" ago")));
+    assert_eq!(room.ask("!timers").await, "no timer runs", "an empty text is that which ships");
+    assert!(room.ask("!pop").await.contains(" players"), "as is one that is left out");
+}
+
+#[actix_web::test]
+async fn a_note_is_known_after_a_restart() {
+    let mut room = ChatRoom::watching(&[]).await;
+    assert!(room.ask("!note enemy roof camper").await.starts_with("note 1 at "));
+    assert!(room.ask("!note stash boat base").await.starts_with("note 2 at "));
+    let mut room = room.restart().await;
+    let labels = |state: &Value| {
+        let notes = state["mapNotes"].as_object().into_iter().flatten().map(|(_, note)| &note["label"]);
+        notes.filter(|label| **label == "roof camper" || **label == "boat base").count()
+    };
+    room.client.until(&room.server, |state| is_complete(state, 0) && labels(state) == 2).await;
+    let mut notes = vec![room.ask("!notes").await, room.late_answer().await];
+    notes.sort_unstable();
+    assert!(notes[0].starts_with("note 1 at ") && notes[0].ends_with(": roof camper"), "{notes:?}");
+    assert!(notes[1].starts_with("note 2 at ") && notes[1].ends_with(": boat base"), "{notes:?}");
 }
 
 #[actix_web::test]

@@ -56,6 +56,8 @@ pub struct ChatRoom {
     lines: mpsc::UnboundedReceiver<AppTeamMessage>,
     /// Answers so far: the player as which each was said, and its text.
     pub answers: Vec<(u64, String)>,
+    /// When the game heard each of them, Unix seconds by the clock of the service.
+    pub said_at: Vec<u32>,
     /// The players whose lines are answers, unless they begin with a prefix.
     pub ours: Vec<u64>,
 }
@@ -72,7 +74,8 @@ impl ChatRoom {
         // The world is still, and lines have the time of the service.
         game.world(|world| world.chat_follows(app.clock.clone()));
         let lines = game.chat();
-        Self { app, alice, game, server, client, lines, answers: Vec::new(), ours: vec![TEAM[0].0] }
+        let ours = vec![TEAM[0].0];
+        Self { app, alice, game, server, client, lines, answers: Vec::new(), said_at: Vec::new(), ours }
     }
 
     pub fn pass(&self, span: TimeDelta) {
@@ -129,12 +132,13 @@ impl ChatRoom {
     }
 
     fn take(&mut self, line: AppTeamMessage) -> Option<String> {
-        let AppTeamMessage { steam_id, message, .. } = line;
+        let AppTeamMessage { steam_id, message, time, .. } = line;
         if !self.ours.contains(&steam_id) || message.starts_with(['!', '?']) {
             return None;
         }
         assert!(message.encode_utf16().count() <= LONGEST, "{message}");
         self.answers.push((steam_id, message.clone()));
+        self.said_at.push(time);
         Some(message)
     }
 
@@ -145,11 +149,11 @@ impl ChatRoom {
 
     /// The service starts again; nothing is said meanwhile.
     pub async fn restart(self) -> Self {
-        let Self { app, alice, game, server, lines, answers, ours, .. } = self;
+        let Self { app, alice, game, server, lines, answers, said_at, ours, .. } = self;
         let app = app.restart().await;
         let mut alice = app.again(&alice);
         let client = RelayClient::watching(&app, &mut alice, &server).await;
-        Self { app, alice, game, server, client, lines, answers, ours }
+        Self { app, alice, game, server, client, lines, answers, said_at, ours }
     }
 
     /// Edits the settings of the chat.

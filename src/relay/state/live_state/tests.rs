@@ -1,3 +1,4 @@
+mod clock;
 mod devices;
 
 use std::collections::HashMap;
