@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep};
 
 use self::{
     neighbour_settings::{chat_settings, payment_settings, registration_settings},
-    pairing::DemoPairingError,
+    pairing::{DemoPairingError, RegisteredPhone},
     ports::PortTaken,
     teams::{DemoPlayer, DemoTeams},
     tour::TourFacts,
@@ -45,6 +45,7 @@ use crate::{
         ids::{ServerId, UserId},
         plan::Plan,
         tier::Tier,
+        time::Timestamp,
     },
     server::{Server, StartError},
     simulator::{
@@ -175,6 +176,8 @@ pub struct Demo {
     chat: ChatService,
     _sites: RegistrationSites,
     phone: SimulatedPhone,
+    /// End of the registration of the user's device for the game's pushes, unless it is renewed.
+    registered_until: Timestamp,
     browsers: BrowserPushService,
     user: UserId,
     /// The page on which the demo user pays for OPERATOR with one click; `None` if they have, in an earlier run.
@@ -273,7 +276,8 @@ impl Demo {
         });
         let (context, (player, name)) = (server.context(), TEAM[0]);
         let user = user::sign_in(context, player, name).await?;
-        let phone = pairing::register(context, &user.id, player, &sites).await?;
+        let RegisteredPhone { android_id: phone, ends_at } =
+            pairing::register(context, &user.id, player, &sites).await?;
         let others = teams.sign_in(context, &sites).await?;
         let mut phones = teams::phones(&others);
         phones.insert(player, phone);
@@ -311,6 +315,7 @@ impl Demo {
             chat,
             _sites: sites,
             phone: alarmed,
+            registered_until: ends_at,
             browsers,
             user: user.id,
             checkout_url,
@@ -325,7 +330,12 @@ impl Demo {
         let (demo, program) = (self.path.display(), simulator::program_as_started());
         let (name, seconds) = (&self.file.servers[0].name, self.ready_in.as_secs_f64());
         let mut out = io::stdout().lock();
-        writeln!(out, "\nThe demo is running, ready in {seconds:.2} s. The game server \"{name}\" is paired.\n")?;
+        let until = self.registered_until.format("%Y-%m-%d");
+        writeln!(
+            out,
+            "\nThe demo is running, ready in {seconds:.2} s. The game server \"{name}\" is paired: the user is registered for \
+             the game's pushes until {until}, which the service renews.\n"
+        )?;
         writeln!(out, "  Dashboard   {}   (opens signed in, once)", self.file.open_url)?;
         writeln!(out, "  Terminal    {program} watch {demo}")?;
         writeln!(out, "  Team chat   {program} say {demo} '!help'")?;

@@ -11,7 +11,7 @@ use crate::{
         paired_servers::{self, PairedServer},
         push_credentials, push_registrations,
     },
-    domain::ids::UserId,
+    domain::{ids::UserId, time::Timestamp},
     simulator::{
         game_server::GameServer,
         push_service::PushService,
@@ -35,14 +35,21 @@ pub enum DemoPairingError {
     Pairing,
 }
 
-/// Registers the player's device for the game's pushes as a user does who lets the service renew it; its Android id. The
-/// sites begin empty, so nothing of an earlier run counts.
+/// A player's device that is registered for the game's pushes.
+pub struct RegisteredPhone {
+    pub android_id: u64,
+    /// The service renews it before.
+    pub ends_at: Timestamp,
+}
+
+/// Registers the player's device for the game's pushes as a user does who lets the service renew it. The sites begin empty,
+/// so nothing of an earlier run counts.
 pub async fn register(
     context: &ApiContext,
     user: &UserId,
     player: u64,
     sites: &RegistrationSites,
-) -> Result<u64, DemoPairingError> {
+) -> Result<RegisteredPhone, DemoPairingError> {
     let owner = user.clone();
     let forget = move |db: &mut Db| -> Result<_, DbError> {
         push_registrations::delete(db, &owner)?;
@@ -54,11 +61,16 @@ pub async fn register(
     let ended = browser::sign_in(&login.url, player).await.map_err(DemoPairingError::Login)?;
     let address = ended.map_err(|_| DemoPairingError::Registration)?;
     let owner = user.clone();
-    let row = context.pool.read(move |db| push_registrations::get(db, &owner)?.ok_or(DbError::NotFound)).await?;
+    let stored =
+        |owner: UserId| context.pool.read(move |db| push_registrations::get(db, &owner)?.ok_or(DbError::NotFound));
+    let row = stored(owner.clone()).await?;
     let taken = registrar.take_address(row, &address, &player.to_string().into()).await;
     taken.map_err(|_| DemoPairingError::Registration)?;
     registrar.proceed(user).await;
-    sites.devices(player).first().copied().ok_or(DemoPairingError::Registration)
+    let row = stored(owner).await?;
+    let ends_at = row.ends_at.filter(|_| row.renew);
+    let phone = sites.devices(player).first().copied().zip(ends_at);
+    phone.map(|(android_id, ends_at)| RegisteredPhone { android_id, ends_at }).ok_or(DemoPairingError::Registration)
 }
 
 /// Presses "pair" in the game and at every device that the player may use, and waits until the pushes have arrived.

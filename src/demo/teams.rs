@@ -88,7 +88,7 @@ impl DemoTeams {
             let mut users = Vec::new();
             for (player, name) in team.iter().filter(|(player, _)| *player != TEAM[0].0) {
                 let user = user::sign_in(context, *player, name).await?;
-                let phone = pairing::register(context, &user.id, *player, sites).await?;
+                let phone = pairing::register(context, &user.id, *player, sites).await?.android_id;
                 users.push(TeamUser { user, player: *player, name: name.clone(), phone });
             }
             teams.push(users);

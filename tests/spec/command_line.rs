@@ -417,7 +417,8 @@ fn a_demo_takes_a_dashboard_of_ones_own_and_refuses_what_is_no_address() {
 fn a_device_to_toggle_that_does_not_exist_or_is_no_switch_is_reported() {
     let directory = TempDir::new().unwrap();
     let mut demo = companion(directory.path());
-    let _running = until_printed(demo.args(["demo", "--port=0", "--data-dir=it"]), "The demo is running");
+    let registered = "is paired: the user is registered for the game's pushes until 20";
+    let _running = until_printed(demo.args(["demo", "--port=0", "--data-dir=it"]), registered);
     for (device, words) in [("999", "there is no device 999"), ("4244", "not_a_switch")] {
         let watch = ["watch", "it/demo.json", "--toggle", device];
         let output = companion(directory.path()).args(watch).output().unwrap();
