@@ -3,7 +3,8 @@
 //! [`worker`] has one session per stored credential; [`session_supervisor`] keeps it up; [`login`] and [`session`]
 //! speak the protocol of [`mcs`]; [`arrived_push`] is a push on its way, and [`unstored`] holds those that wait:
 //! [`inbox`] stores the changes by one before they are reported, but an alarm does not wait long for that; [`failure`]
-//! ends the attempts to store one that never can be. [`registrar`] registers the devices to which the game pushes.
+//! ends the attempts to store one that never can be. [`registrar`] registers the devices to which the game pushes, whose rows
+//! begin and end in [`registration_rows`].
 
 pub mod arrived_push;
 pub mod bundle_upload;
@@ -17,6 +18,7 @@ pub mod mcs;
 pub mod message;
 pub mod notification;
 pub mod registrar;
+pub mod registration_rows;
 pub mod session;
 pub mod session_status;
 pub mod session_supervisor;

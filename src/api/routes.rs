@@ -74,6 +74,7 @@ static ROUTES: LazyLock<Vec<ApiRoute>> = LazyLock::new(|| {
         route!(credentials::upload, Device).tokens(&[Helper]),
         route!(credentials::delete, Holder),
         route!(credentials::delete_refusal, Holder),
+        route!(registrations::get_app, Device).tokens(&[Helper]),
         route!(registrations::create, User).key().limit(REGISTRATION),
         route!(registrations::get, Holder),
         route!(registrations::update, Holder).limit(REGISTRATION),

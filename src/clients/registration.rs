@@ -15,7 +15,7 @@ mod google;
 use std::time::Duration;
 
 use reqwest::RequestBuilder;
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{sync::Semaphore, time::sleep};
 
 use self::{
@@ -62,6 +62,11 @@ impl RegistrationClient {
         Self { http, settings, random, unit: Duration::from_secs(1), turns: Semaphore::new(CALLS_AT_ONCE) }
     }
 
+    /// The sites, and the game's app.
+    pub fn settings(&self) -> &Registration {
+        &self.settings
+    }
+
     /// The page of the game's site at which a player signs in; the browser ends at `return_url`, a loopback address.
     pub fn login_url(&self, return_url: &str) -> String {
         format!("{}?{}", self.settings.game_url.at("/login"), login_query(return_url))
@@ -74,9 +79,14 @@ impl RegistrationClient {
             RegistrationStep::CheckIn => {
                 device.identity = Some(self.check_in(None).await?);
             }
-            RegistrationStep::Installation | RegistrationStep::PushAddress => {
+            RegistrationStep::Installation => {
+                device.installation = Some(self.installation().await?.into());
+            }
+            RegistrationStep::PushAddress => {
                 let identity = device.identity.as_ref().ok_or_else(|| unreadable(RegistrationStep::CheckIn))?;
-                device.push_address = Some(self.push_address(identity).await?.into());
+                // Used once, whatever comes of it.
+                let installation = device.installation.take();
+                device.push_address = Some(self.push_address(identity, installation).await?.into());
             }
             RegistrationStep::ExpoToken => {
                 let address = device.push_address.as_ref().map_or("", |address| address.expose_secret());
@@ -101,20 +111,32 @@ impl RegistrationClient {
         read.ok_or(StepFailure { answer: Some(format!("status_{status}")), ..unreadable(step) })
     }
 
-    async fn push_address(&self, identity: &DeviceIdentity) -> Result<String, StepFailure> {
+    /// Google's address of a device, first with this installation of the app.
+    async fn push_address(
+        &self,
+        identity: &DeviceIdentity,
+        mut installation: Option<SecretString>,
+    ) -> Result<String, StepFailure> {
         for round in 0..ROUNDS {
             if round > 0 {
                 self.check_in(Some(identity)).await?;
             }
             let (mut pause, mut paused) = (1, 0);
             loop {
-                let installation = self.installation().await?;
-                let request = google::register(&self.http, &self.settings, identity, &installation);
+                let stored = installation.take();
+                let is_stored = stored.is_some();
+                let used = match stored {
+                    Some(stored) => stored,
+                    None => self.installation().await?.into(),
+                };
+                let request = google::register(&self.http, &self.settings, identity, used.expose_secret());
                 let step = RegistrationStep::PushAddress;
                 let StepAnswer { status, body } = self.asked(Neighbour::Google, step, request).await?;
                 match google::read_push_address(status, &body) {
                     PushAddressAnswer::Address(address) => return Ok(address),
                     PushAddressAnswer::NotYet => {}
+                    // A stored one may have been used before a crash, or be old.
+                    PushAddressAnswer::Refused(_) if is_stored => continue,
                     PushAddressAnswer::Refused(word) => {
                         return Err(StepFailure { step, fault: StepFault::PushAddressRefused, answer: Some(word) });
                     }

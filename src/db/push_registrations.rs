@@ -39,6 +39,13 @@ pub struct PushRegistration {
     pub due_at: Option<Timestamp>,
 }
 
+impl PushRegistration {
+    /// True if nothing is registered or asked for: the row keeps the device for the user's next registration.
+    pub fn is_device_only(&self) -> bool {
+        self.progress.step.is_none() && self.ends_at.is_none()
+    }
+}
+
 /// The next step, and the failure that it had.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Queryable, Selectable, AsChangeset)]
 #[diesel(table_name = push_registrations, treat_none_as_null = true)]

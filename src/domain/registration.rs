@@ -59,11 +59,15 @@ type FaultTexts = (StepFault, &'static str, &'static str, &'static str);
 const TOO_MANY_REGISTRATIONS: &str = "TOO_MANY_REGISTRATIONS";
 
 const TRY_LATER: &str = "Try again in some minutes: what has succeeded is not repeated.";
+/// For those that are asked over the network.
+const TRY_LATER_OUTSIDE: &str = "Try again in some minutes: what has succeeded is not repeated. If it stays, something is in \
+                                 the way there: a firewall (port 443 has to be open), or a proxy or virus scanner that opens \
+                                 TLS, whose certificate EXTRA_CA_FILE names.";
 const NO_RETRY: &str = "Trying again does not help: this way needs an update of the service. Upload the file of another \
                         registration tool meanwhile.";
 
 const FAULTS: [FaultTexts; 14] = [
-    (StepFault::GoogleUnavailable, "google_unavailable", "Google does not answer.", TRY_LATER),
+    (StepFault::GoogleUnavailable, "google_unavailable", "Google does not answer.", TRY_LATER_OUTSIDE),
     (
         StepFault::CheckInUnreadable,
         "google_check_in_unreadable",
@@ -101,14 +105,24 @@ const FAULTS: [FaultTexts; 14] = [
         "Google gives the device no address for pushes.",
         "Try again in an hour. If it stays, the constants of the game's app have changed, and the operator compares them.",
     ),
-    (StepFault::ExpoUnavailable, "expo_unavailable", "Expo, through which the game sends, does not answer.", TRY_LATER),
+    (
+        StepFault::ExpoUnavailable,
+        "expo_unavailable",
+        "Expo, through which the game sends, does not answer.",
+        TRY_LATER_OUTSIDE,
+    ),
     (
         StepFault::ExpoRefused,
         "expo_refused",
         "Expo, through which the game sends, does not take the project or the address.",
         "Trying again does not help: the operator compares REGISTRATION_EXPO_PROJECT with the game's present app.",
     ),
-    (StepFault::GameUnavailable, "game_unavailable", "The game's companion service does not answer.", TRY_LATER),
+    (
+        StepFault::GameUnavailable,
+        "game_unavailable",
+        "The game's companion service does not answer.",
+        TRY_LATER_OUTSIDE,
+    ),
     (
         StepFault::LoginNotTaken,
         "game_login_refused",
@@ -174,6 +188,10 @@ impl StepFault {
         }
     }
 }
+
+/// Sentence for a player whose pushes are received.
+pub const PAIR_NOW: &str = "Now press \"Pair with Server\" in the game. If nothing comes here, press it once more: where the \
+                            phone app is registered for the account, too, a push may miss one of the devices.";
 
 /// A step that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,6 @@ use std::{
 
 use actix::Addr;
 use chrono::TimeDelta;
-use secrecy::ExposeSecret as _;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -24,13 +23,12 @@ use crate::{
             error::DbError,
             pool::{Db, Pool},
         },
-        push_credentials, push_refusals,
+        push_credentials,
         push_registrations::{self, PushRegistration, SealedDevice, StoredProgress},
         query_failures::log_failure,
         users,
     },
     domain::{
-        credential::RefusalReason,
         game_login::{LOGIN_WITHIN, LoginFault, read_answer, return_url},
         ids::{PlatformId, UserId},
         registration::{RegistrationStep, StepFailure, StepFault, pause_after, renew_at},
@@ -38,6 +36,7 @@ use crate::{
     },
     push::{
         bundle_upload::{self, BundleNotStored, NewBundle},
+        registration_rows::{open_device, open_login},
         worker::{CredentialChanged, PushWorker},
     },
     vault::Vault,
@@ -74,50 +73,6 @@ pub struct OpenedLogin {
     pub url: String,
     /// Time before which it has to come back.
     pub closes_at: Timestamp,
-}
-
-/// Stores a login that begins, in place of one that has not come back. A registration that holds goes on meanwhile; one
-/// that is not made yet waits for the new login.
-pub fn open_login(db: &mut Db, vault: &Vault, new: PushRegistration) -> Result<(), DbError> {
-    let known = push_registrations::get(db, &new.user_id)?;
-    // An identity that the push service refuses is of no use; any other is kept.
-    let refusal = push_refusals::get(db, &new.user_id)?.filter(|r| r.reason == RefusalReason::LoginRefused);
-    let is_usable = |row: &PushRegistration| refusal.is_none_or(|refusal| Some(refusal.uploaded_at) != row.bundle_at);
-    let row = match known.filter(is_usable) {
-        Some(known) => {
-            let PushRegistration { id, renew_asked, closes_at, progress, .. } = new;
-            let progress = StoredProgress { failures: known.progress.failures, ..progress };
-            let mut row = PushRegistration { id, renew_asked, closes_at, progress, ..known };
-            if row.ends_at.is_none() {
-                forget_login(vault, &mut row);
-            }
-            row
-        }
-        None => new,
-    };
-    push_registrations::put(db, &row)
-}
-
-/// Ends what the login before has begun, and what it asked for. The identity of the device stays.
-fn forget_login(vault: &Vault, row: &mut PushRegistration) {
-    (row.renew, row.due_at) = (false, None);
-    if let Some(mut device) = open_device(vault, row) {
-        device.auth_token = None;
-        // Steps that were cut off count as one failure, so that the row is kept with its identity.
-        row.progress.failures = i32::from(device.identity.is_some());
-        row.device = vault.seal_device(&row.user_id, &device.stored());
-    }
-}
-
-/// The device of a registration; `None`, with a line in the log, when it does not open.
-fn open_device(vault: &Vault, row: &PushRegistration) -> Option<RegisteredDevice> {
-    match vault.open_device(row) {
-        Ok(json) => serde_json::from_slice(json.expose_secret()).ok(),
-        Err(error) => {
-            log::error!(user:% = row.user_id; "the registered device cannot be opened: {error}");
-            None
-        }
-    }
 }
 
 /// Reasons for which the address of a login is not taken.
@@ -263,12 +218,12 @@ impl Registrar {
         }
     }
 
-    /// Ends at the game what was registered there for a row that is gone. Where another login has taken the row, its
-    /// registration replaces this one.
+    /// Ends at the game what was registered there for a row that was deleted meanwhile. Where another login has taken the
+    /// row, its registration replaces this one.
     async fn end_abandoned(&self, user: &UserId, device: &RegisteredDevice) -> Result<(), DbError> {
         let owner = user.clone();
-        let is_gone = self.pool.read(move |db| push_registrations::get(db, &owner)).await?.is_none();
-        if is_gone && device.expires_at.is_some() {
+        let row = self.pool.read(move |db| push_registrations::get(db, &owner)).await?;
+        if row.is_none_or(|row| row.is_device_only()) && device.expires_at.is_some() {
             let ended = self.unregister(device).await;
             log::info!(user:%, ended; "a registration was deleted while it was made");
         }
@@ -391,7 +346,7 @@ impl Registrar {
         Ok(login)
     }
 
-    /// A login that is not stored yet, for [`open_login`].
+    /// A login that is not stored yet, for [`open_login`](crate::push::registration_rows::open_login).
     pub fn new_login(&self, user: &UserId, renew: bool) -> (OpenedLogin, PushRegistration) {
         let now = self.clock.now();
         let (id, closes_at): (String, _) = (self.random.id(now), now + LOGIN_WITHIN);

@@ -153,6 +153,11 @@ pub static RULES: &[RetentionRule] = &[
         || "until its registration is made; with renewal, until the credential is deleted".into(),
         &[],
     ),
+    rule(
+        "the identity at Google of a device that is registered for a user, sealed",
+        || "until the user is erased".into(),
+        &[],
+    ),
     rule("map notes", || "until they expire, or the wipe".into(), &[map_notes::purge]),
     rule("timers of the team's chat", || "until they end, or the wipe".into(), &[]),
     rule("switches that turn back", || "until they have".into(), &[]),

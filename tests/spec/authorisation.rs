@@ -133,6 +133,7 @@ const TOKENS: &[(&str, &[Caller])] = &[
     ("POST /relay/token", &[Helper, Overlay, ReadToken, DevicesToken, ChatToken]),
     ("GET /credentials/push", &[Helper]),
     ("PUT /credentials/push", &[Helper]),
+    ("GET /credentials/push/app", &[Helper]),
     ("GET /paired-servers", &[ReadToken, DevicesToken, ChatToken]),
     ("GET /paired-servers/{id}", &[ReadToken]),
     ("GET /paired-servers/{id}/devices", &[ReadToken, DevicesToken]),

@@ -1,10 +1,11 @@
 //! Registrations for the game's pushes that the service makes itself: the user brings the end of a login, the service
 //! does the rest, renews, and ends it.
 
+mod endings;
 mod faults;
 
 use chrono::TimeDelta;
-use companion::simulator::registration::{RegistrationFaults, browser};
+use companion::simulator::registration::{RegistrationFaults, SIMULATED_API_KEY, browser};
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use crate::harness::{
     relay_client::PATIENCE,
 };
 
-fn alice_id() -> u64 {
+pub fn alice_id() -> u64 {
     ALICE.parse().unwrap()
 }
 
@@ -35,7 +36,8 @@ async fn register_and_receive(test: RegistrationTest) {
     assert_eq!((answer.status, states(&answer.json())), (200, vec!["done"; 7]), "{}", answer.text());
     session_is(&mut alice, "connected").await;
     let shown = alice.get(&format!("{PATH}/{id}")).await.json();
-    assert!(shown["next"].as_str().unwrap().contains("Pair with Server"), "{shown}");
+    let next = shown["next"].as_str().unwrap();
+    assert!(next.contains("Pair with Server") && next.contains("phone app"), "{shown}");
     assert_eq!((&shown["endsAt"], &shown["continuesAt"]), (&json!("2026-12-05T12:00:00.000Z"), &Value::Null));
     let shown = alice.get("/credentials/push").await.json();
     assert_eq!(shown["expiresAt"], "2026-12-05T12:00:00.000Z");
@@ -59,7 +61,8 @@ async fn register_and_receive(test: RegistrationTest) {
 
     // Without the token of the account nothing can be ended at the game.
     let deleted = alice.delete("/credentials/push").await;
-    assert_eq!(deleted.json(), json!({ "ok": true, "unregistered": false }));
+    let ends = "2026-12-08T12:00:00.000Z";
+    assert_eq!(deleted.json(), json!({ "ok": true, "unregistered": false, "endsAt": ends }));
     alice.get(&format!("{PATH}/{id}")).await.expect_problem(404, "not_found");
 }
 
@@ -269,33 +272,6 @@ async fn users_who_wait_for_google_keep_out_no_others() {
     assert_eq!(states(&answer.json()), ["done"; 7], "{}", answer.text());
 }
 
-#[actix_web::test]
-async fn a_credential_that_is_deleted_ends_the_steps_that_are_made_for_it() {
-    let test = RegistrationTest::start().await;
-    let mut alice = test.app.signed_in(ALICE).await;
-    let (id, address) = test.login(&mut alice, true, ALICE).await;
-    test.set_faults(|faults| faults.not_yet = u32::MAX);
-    test.bring(&mut alice, &id, &address).await;
-    assert_eq!(alice.delete("/credentials/push").await.status, 200);
-    test.set_faults(|_| {});
-    // Nothing of the one before is in the way, once its step has ended.
-    let ended = async { while alice.post(PATH, Some(&json!({ "renew": true }))).await.status == 409 {} };
-    timeout(PATIENCE, ended).await.unwrap();
-    let (id, address) = test.login(&mut alice, true, ALICE).await;
-    let answer = test.bring(&mut alice, &id, &address).await;
-    assert_eq!((answer.status, states(&answer.json())), (200, vec!["done"; 7]), "{}", answer.text());
-    assert_eq!(alice.delete("/credentials/push").await.json()["unregistered"], true);
-
-    // The game registers the device while its row is deleted.
-    let (id, address) = test.login(&mut alice, true, ALICE).await;
-    test.set_faults(|faults| faults.late = Some("game_registration".to_owned()));
-    test.bring(&mut alice, &id, &address).await;
-    assert_eq!(alice.delete("/credentials/push").await.json()["unregistered"], false);
-    test.set_faults(|_| {});
-    alice.get_until("/credentials/push", |_| test.sites.counts().unregistrations == 3).await;
-    assert!(test.sites.devices(alice_id()).is_empty());
-}
-
 /// A first login that fails and may succeed later, and a second one with another answer.
 async fn answer_twice(first: bool, second: bool) {
     let test = RegistrationTest::start().await;
@@ -394,7 +370,7 @@ async fn the_end_of_another_login_is_refused() {
 }
 
 /// The process ends while a step hangs; what was made before is not made again.
-async fn end_during(step: &'static str, shown_as: &'static str, made: [u32; 5]) {
+async fn end_during(step: &'static str, shown_as: &'static str) {
     let test = RegistrationTest::start().await;
     let mut alice = test.app.signed_in(ALICE).await;
     let (id, address) = test.login(&mut alice, true, ALICE).await;
@@ -412,28 +388,47 @@ async fn end_during(step: &'static str, shown_as: &'static str, made: [u32; 5]) 
     alice.get_until(format!("{PATH}/{id}"), |shown| states(shown) == ["done"; 7]).await;
     let counts = test.sites.counts();
     let counted = [counts.check_ins, counts.installations, counts.addresses, counts.expo_tokens, counts.registrations];
-    assert_eq!(counted, made, "{step}");
+    assert_eq!(counted, [1; 5], "{step}");
 }
 
 #[actix_web::test]
 async fn no_step_is_repeated_after_the_end_of_the_process() {
     tokio::join!(
-        end_during("check_in", "google_check_in", [1; 5]),
-        end_during("installation", "google_installation", [1; 5]),
-        end_during("push_address", "google_installation", [1, 2, 1, 1, 1]),
-        end_during("expo_token", "expo_token", [1; 5]),
-        end_during("game_registration", "game_registration", [1; 5]),
+        end_during("check_in", "google_check_in"),
+        end_during("installation", "google_installation"),
+        end_during("push_address", "google_push_address"),
+        end_during("expo_token", "expo_token"),
+        end_during("game_registration", "game_registration"),
     );
 }
 
 #[actix_web::test]
-async fn a_user_who_erases_themselves_is_unregistered() {
+async fn a_helper_device_alone_gets_the_game_s_app() {
     let test = RegistrationTest::start().await;
-    let (mut alice, _) = test.registered(true).await;
-    assert_eq!(test.sites.devices(alice_id()).len(), 1);
-    let request = alice.request(Method::DELETE, "/me").json(&json!({ "confirm": ALICE }));
-    assert_eq!(alice.send(request).await.status, 200);
-    assert_eq!((test.sites.devices(alice_id()).len(), test.sites.counts().unregistrations), (0, 1));
+    let mut alice = test.app.signed_in(ALICE).await;
+    let mut helper = test.app.paired(&mut alice).await;
+    let request = helper.request(Method::GET, "/credentials/push/app");
+    let answer = helper.send(request).await;
+    assert_eq!((answer.status, answer.header("cache-control")), (200, Some("no-store")));
+    let expected = json!({ "apiKey": SIMULATED_API_KEY, "project": "rust-companion-app", "senderId": "976529667804",
+        "appId": "1:976529667804:android:d6f1ddeb4403b338fea619", "package": "com.facepunch.rust.companion",
+        "certificate": "E28D05345FB78A7A1A63D70F4A302DBF426CA5AD",
+        "expoProject": "49451aca-a822-41e6-ad59-955718d0ff9c" });
+    assert_eq!(answer.json(), expected);
+    alice.get("/credentials/push/app").await.expect_problem(401, "unauthenticated");
+    for path in ["/credentials/push", "/me", "/client-config"] {
+        assert!(!alice.get(path).await.text().contains(SIMULATED_API_KEY), "{path}");
+    }
+    let device = helper.id.clone();
+    assert_eq!(alice.delete(&format!("/pairing/device/{device}")).await.status, 200);
+    let request = helper.request(Method::GET, "/credentials/push/app");
+    assert_eq!(helper.send(request).await.status, 401, "a device that was deleted");
+
+    let app = TestApp::start().await;
+    let mut alice = app.signed_in(ALICE).await;
+    let mut helper = app.paired(&mut alice).await;
+    let request = helper.request(Method::GET, "/credentials/push/app");
+    helper.send(request).await.expect_problem(503, "registration_disabled");
 }
 
 #[actix_web::test]

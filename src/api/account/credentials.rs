@@ -28,6 +28,7 @@ use crate::{
     },
     push::{
         bundle_upload::{self, NewBundle},
+        registration_rows,
         session_status::PushSession,
         worker::CredentialChanged,
     },
@@ -248,7 +249,8 @@ pub async fn get(Caller { user, .. }: Caller, context: web::Data<ApiContext>) ->
     let owner = user.platform_id;
     let read = move |db: &mut Db| {
         let stored = (push_credentials::get(db, &user.id)?, push_refusals::get(db, &user.id)?);
-        Ok((stored, push_registrations::get(db, &user.id)?))
+        let registration = push_registrations::get(db, &user.id)?.filter(|row| !row.is_device_only());
+        Ok((stored, registration))
     };
     let ((credential, refusal), registration) = context.pool.read(read).await?;
     let view = PushCredentialView::new(credential, refusal, session, context.clock.now());
@@ -257,6 +259,7 @@ pub async fn get(Caller { user, .. }: Caller, context: web::Data<ApiContext>) ->
 
 /// A credential that was deleted.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 struct RemovedCredential {
     ok: bool,
     /// Absent: the service had not registered it. True: the registration at the game has ended. False: that was not
@@ -264,10 +267,15 @@ struct RemovedCredential {
     /// after it was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     unregistered: Option<bool>,
+    /// With `unregistered` false: until then the game sends to the device, which nothing reads. Absent where it was not
+    /// known to be registered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ends_at: Option<Timestamp>,
 }
 
 /// Deletes the credential, also a staged one, and ends its push session. A registration that the service made is ended at
-/// the game and deleted, with the device's identity.
+/// the game, if it has the token for that, and deleted. The identity of its device stays, sealed, until the user is erased:
+/// the next registration takes it up.
 #[utoipa::path(delete, path = "/credentials/push", tag = "push credential", responses(
     (status = 200, body = RemovedCredential),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`not_found`"),
@@ -282,16 +290,17 @@ pub async fn delete(
             push.do_send(CredentialChanged { user: user.id });
         }
     };
+    let (vault, id) = (context.keys.vault.clone(), context.random.id(context.clock.now()));
     let remove = move |db: &mut Db| -> Result<_, DbError> {
-        let registration = push_registrations::get(db, &owner)?;
-        push_registrations::delete(db, &owner)?;
+        let registration = registration_rows::close(db, &vault, &owner, id)?;
         let is_removed = push_credentials::delete(db, &owner)? || registration.is_some();
         Ok(is_removed.then_some(registration))
     };
     let registration = context.pool.write_and_notify(remove, notify).await?.ok_or(ApiError::NotFound)?;
-    if let Some(registrar) = &context.services.registrar {
-        registrar.cancel(&user_id);
+    if let Some(running) = &context.services.registrar {
+        running.cancel(&user_id);
     }
+    let ends_at = registration.as_ref().and_then(|registration| registration.ends_at);
     let unregistered = match (registration, &context.services.registrar) {
         (Some(registration), Some(registrar)) => match registrar.opened(&registration) {
             Some(device) => Some(registrar.unregister(&device).await),
@@ -299,7 +308,8 @@ pub async fn delete(
         },
         (registration, _) => registration.map(|_| false),
     };
-    Ok(HttpResponse::Ok().json(RemovedCredential { ok: true, unregistered }))
+    let ends_at = ends_at.filter(|_| unregistered == Some(false));
+    Ok(HttpResponse::Ok().json(RemovedCredential { ok: true, unregistered, ends_at }))
 }
 
 /// Dismisses the refusal that `GET /credentials/push` shows. It is not shown again unless another bundle is refused.

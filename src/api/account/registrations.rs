@@ -3,8 +3,13 @@
 
 use std::time::Duration;
 
-use actix_web::{HttpRequest, HttpResponse, http::StatusCode, rt, web};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::{StatusCode, header::CACHE_CONTROL},
+    rt, web,
+};
 use garde::Validate;
+use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use utoipa::ToSchema;
@@ -14,23 +19,26 @@ use crate::{
         answer::{error::ApiError, registration_problem::RegistrationProblem},
         context::ApiContext,
         extract::{
+            bearer::DeviceOwner,
             idempotent::{Idempotent, KeyCaller, ReplayableAnswer},
             json::Json,
             route_facts,
             session_user::SessionUser,
         },
     },
+    config::Registration,
     db::{
         engine::pool::Db,
         push_registrations::{self, PushRegistration, StoredProgress},
     },
     domain::{
         ids::UserId,
-        registration::{RegistrationStep, StepFault},
+        registration::{PAIR_NOW, RegistrationStep, StepFault},
         time::Timestamp,
     },
     push::{
-        registrar::{AddressRefusal, OpenedLogin, Registrar, open_login},
+        registrar::{AddressRefusal, OpenedLogin, Registrar},
+        registration_rows::open_login,
         session_status::PushState,
     },
 };
@@ -157,9 +165,7 @@ impl RegistrationView {
                  this way is closed to it."
             }
             (Some(_), None) => "The service makes the next steps. This takes some seconds, at times minutes.",
-            (None, None) if session == Some(PushState::Connected) => {
-                "The service receives your pushes. Now press \"Pair with Server\" in the game."
-            }
+            (None, None) if session == Some(PushState::Connected) => PAIR_NOW,
             (None, None) => {
                 "The service logs in to receive your pushes. Wait with the pairing in the game until it has."
             }
@@ -167,6 +173,38 @@ impl RegistrationView {
         let steps = RegistrationStep::ALL.map(view).into();
         Self { id, renew, expires_at: closes_at, steps, next, ends_at, continues_at: due_at }
     }
+}
+
+/// The game's app, as Google and Expo know it.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct GameAppView<'a> {
+    /// The app's API key at Google, which is in every copy of the app.
+    api_key: &'a str,
+    /// Firebase project.
+    project: &'a str,
+    sender_id: &'a str,
+    /// Firebase id of the app.
+    app_id: &'a str,
+    /// Android package.
+    package: &'a str,
+    /// SHA-1 of the app's certificate, 40 hex digits.
+    certificate: &'a str,
+    expo_project: &'a str,
+}
+
+/// Gives a helper device what it needs to register at Google and Expo as the game's app, as the operator has set it. The
+/// addresses at which it registers are its own.
+#[utoipa::path(get, path = "/credentials/push/app", tag = "push credential", responses(
+    (status = 200, body = GameAppView),
+    (status = 503, description = "`registration_disabled`"),
+))]
+pub async fn get_app(_: DeviceOwner, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
+    let Registration { api_key, project, sender_id, app_id, package, certificate, expo_project, .. } =
+        context.registrar()?.client.settings();
+    let api_key = api_key.expose_secret();
+    let app = GameAppView { api_key, project, sender_id, app_id, package, certificate, expo_project };
+    Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(app))
 }
 
 /// Begins a registration, in place of one whose login has not come back. What was registered before goes on until the new

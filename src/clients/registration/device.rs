@@ -32,6 +32,9 @@ pub struct RegisteredDevice {
     /// UUID, the key of a registration at the game: the same one again replaces it, and two devices never share one.
     pub device_id: String,
     pub identity: Option<DeviceIdentity>,
+    /// Google's token of an installation of the app, from its step until it is used.
+    #[serde(default, serialize_with = "write_text", deserialize_with = "read_text")]
+    pub installation: Option<SecretString>,
     /// Google's address of the device (FCM token).
     #[serde(serialize_with = "write_text", deserialize_with = "read_text")]
     pub push_address: Option<SecretString>,
@@ -48,7 +51,15 @@ pub struct RegisteredDevice {
 impl RegisteredDevice {
     /// A device without anything; `device_id` is a UUID that was never used.
     pub fn new(device_id: String) -> Self {
-        Self { device_id, identity: None, push_address: None, expo_token: None, auth_token: None, expires_at: None }
+        Self {
+            device_id,
+            identity: None,
+            installation: None,
+            push_address: None,
+            expo_token: None,
+            auth_token: None,
+            expires_at: None,
+        }
     }
 
     /// JSON, to be sealed or written to a file of its owner's.
@@ -64,8 +75,10 @@ impl RegisteredDevice {
             RegistrationStep::SignIn
         } else if self.identity.is_none() {
             RegistrationStep::CheckIn
-        } else if self.push_address.is_none() {
+        } else if self.push_address.is_none() && self.installation.is_none() {
             RegistrationStep::Installation
+        } else if self.push_address.is_none() {
+            RegistrationStep::PushAddress
         } else if self.expo_token.is_none() {
             RegistrationStep::ExpoToken
         } else {
@@ -145,6 +158,7 @@ mod tests {
         let identity = DeviceIdentity { android_id: u64::MAX, security_token: SecretBox::new(Box::new(987_654)) };
         RegisteredDevice {
             identity: Some(identity),
+            installation: Some("Hunter2-d".into()),
             push_address: Some("Hunter2-a".into()),
             expo_token: Some("Hunter2-b".into()),
             auth_token: Some("Hunter2-c".into()),
@@ -158,6 +172,10 @@ mod tests {
         let stored = serde_json::to_string(&whole()).unwrap();
         let read: RegisteredDevice = serde_json::from_str(&stored).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), stored);
+        // One of a version that kept no installation.
+        let older = stored.replace("\"installation\":\"Hunter2-d\",", "");
+        let older: RegisteredDevice = serde_json::from_str(&older).unwrap();
+        assert!(older.installation.is_none() && older.push_address.is_some());
         assert!(stored.contains("\"18446744073709551615\"") && stored.contains("Hunter2-c"));
         let shown = format!("{read:?}{:?}", read.identity);
         assert!(!shown.contains("Hunter2") && !shown.contains("987654"), "{shown}");
@@ -167,10 +185,12 @@ mod tests {
     fn steps_follow_from_what_is_there() {
         let mut device = RegisteredDevice::new("device".to_owned());
         let mut steps = vec![device.next_step()];
-        let RegisteredDevice { identity, push_address, expo_token, auth_token, expires_at, .. } = whole();
+        let RegisteredDevice { identity, installation, push_address, expo_token, auth_token, expires_at, .. } = whole();
         device.auth_token = auth_token;
         steps.push(device.next_step());
         device.identity = identity;
+        steps.push(device.next_step());
+        device.installation = installation;
         steps.push(device.next_step());
         device.push_address = push_address;
         steps.push(device.next_step());
@@ -178,8 +198,7 @@ mod tests {
         steps.push(device.next_step());
         device.expires_at = expires_at;
         steps.push(device.next_step());
-        let all = RegistrationStep::ALL.into_iter().filter(|step| *step != RegistrationStep::PushAddress);
-        assert_eq!(steps, all.collect::<Vec<_>>());
+        assert_eq!(steps, RegistrationStep::ALL);
     }
 
     #[test]

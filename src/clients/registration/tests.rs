@@ -90,7 +90,9 @@ async fn a_device_that_google_never_recognises_keeps_its_identity_and_is_named()
         RegistrationClient { unit: Duration::ZERO, ..RegistrationClient::new(http, settings, Random::seeded(1)) };
     let mut device = RegisteredDevice::new("device".to_owned());
     device.auth_token = Some("token".into());
-    client.advance(&mut device, Timestamp::UNIX_EPOCH).await.unwrap();
+    for _ in [RegistrationStep::CheckIn, RegistrationStep::Installation] {
+        client.advance(&mut device, Timestamp::UNIX_EPOCH).await.unwrap();
+    }
     let failure = client.advance(&mut device, Timestamp::UNIX_EPOCH).await.unwrap_err();
     let expected =
         StepFailure { step: RegistrationStep::PushAddress, fault: StepFault::PhoneRegistration, answer: None };

@@ -39,7 +39,7 @@ pub struct RegistrationBooks {
     pub expo_tokens: HashMap<String, String>,
     /// Return addresses of the logins under way, by state.
     pub logins: HashMap<String, String>,
-    /// Tokens of logins.
+    /// Tokens of logins and installations.
     pub tokens: Vec<String>,
     /// By player and device id.
     pub registered: HashMap<(u64, String), GameDevice>,

@@ -25,6 +25,8 @@ pub struct RegistrationFaults {
     pub expo_refused: Option<String>,
     /// The game answers a registration with this status.
     pub game_status: Option<u16>,
+    /// The game registers a device, and its answer is lost.
+    pub answer_lost: bool,
     /// Life of the game's tokens instead of 14 days, seconds.
     pub token_seconds: Option<i64>,
     /// Every login ends in the page that only the phone app understands.

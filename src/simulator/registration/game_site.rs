@@ -142,6 +142,11 @@ pub async fn register(shared: web::Data<SharedSites>, body: web::Json<Value>) ->
     let fresh = signed_token(&shared.key, player, now, life);
     books.tokens.push(fresh.clone());
     books.registered.insert((player, device), GameDevice { expo_token, expires_at: now + life.num_seconds() });
+    if books.faults.answer_lost {
+        drop(books);
+        shared.hanging.send_replace(true);
+        std::future::pending::<()>().await;
+    }
     HttpResponse::Ok().json(json!({ "token": fresh }))
 }
 

@@ -122,6 +122,7 @@ pub async fn install(
     }
     let token = format!("simulated.{}.installation", shared.random.hex::<24>());
     books.installations.push(token.clone());
+    books.tokens.push(token.clone());
     HttpResponse::Ok().json(json!({
         "name": format!("projects/{SENDER}/installations/{fid}"),
         "fid": fid,

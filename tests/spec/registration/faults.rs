@@ -10,9 +10,11 @@ use companion::{
 use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use serde_json::{Value, json};
 
+use super::alice_id;
 use crate::harness::{
     game::ALICE,
-    registration::{PATH, RegistrationTest, failed},
+    push::session_is,
+    registration::{PATH, RegistrationTest, failed, states},
 };
 
 fn has_failed(shown: &Value) -> bool {
@@ -83,4 +85,49 @@ async fn a_bundle_whose_key_is_missing_is_not_replaced() {
     let failed = failed(&shown);
     assert_eq!((&failed["name"], &failed["code"]), (&json!("credential"), &json!("awaits_key")), "{shown}");
     assert!(failed["advice"].as_str().unwrap().contains("nothing for you to do"), "{shown}");
+}
+
+#[actix_web::test]
+async fn a_credential_that_cannot_be_stored_is_stored_later_without_another_registration() {
+    let test = RegistrationTest::start().await;
+    let mut alice = test.app.signed_in(ALICE).await;
+    let mut db = SqliteConnection::establish(test.app.directory().join("test.db").to_str().unwrap()).unwrap();
+    let fault = "CREATE TRIGGER full BEFORE INSERT ON push_credentials BEGIN SELECT RAISE(ABORT, 'full'); END";
+    db.batch_execute(&format!("PRAGMA busy_timeout = 10000; {fault}")).unwrap();
+    let (id, address) = test.login(&mut alice, true, ALICE).await;
+    let shown = test.bring(&mut alice, &id, &address).await.json();
+    let failure = failed(&shown);
+    assert_eq!((&failure["name"], &failure["code"]), (&json!("credential"), &json!("unavailable")), "{shown}");
+    assert!(failure["detail"].as_str().unwrap().contains("could not store"), "{shown}");
+    assert!(failure["advice"].as_str().unwrap().contains("not repeated"), "{shown}");
+    assert!(shown["continuesAt"].is_string(), "{shown}");
+
+    // The process ends between the registration at the game and the stored credential.
+    db.batch_execute("DROP TRIGGER full").unwrap();
+    let test = test.restart().await;
+    test.advance(chrono::TimeDelta::minutes(1));
+    let mut alice = test.app.again(&alice);
+    alice.get_until(format!("{PATH}/{id}"), |shown| states(shown) == ["done"; 7]).await;
+    session_is(&mut alice, "connected").await;
+    assert_eq!((test.sites.counts().registrations, test.sites.devices(alice_id()).len()), (1, 1));
+}
+
+#[actix_web::test]
+async fn a_registration_whose_answer_is_lost_with_the_process_is_made_over_the_same_device() {
+    let test = RegistrationTest::start().await;
+    let mut alice = test.app.signed_in(ALICE).await;
+    let (id, address) = test.login(&mut alice, true, ALICE).await;
+    test.set_faults(|faults| faults.answer_lost = true);
+    test.bring(&mut alice, &id, &address).await;
+    test.sites.until_hanging().await;
+    let registered = test.sites.devices(alice_id());
+    assert_eq!(registered.len(), 1, "the game knows it, and the service does not");
+    test.set_faults(|_| {});
+    let test = test.restart().await;
+    let mut alice = test.app.again(&alice);
+    alice.get_until(format!("{PATH}/{id}"), |shown| states(shown) == ["done"; 7]).await;
+    session_is(&mut alice, "connected").await;
+    let counts = test.sites.counts();
+    assert_eq!((counts.check_ins, counts.expo_tokens, counts.registrations), (1, 1, 2));
+    assert_eq!(test.sites.devices(alice_id()), registered);
 }

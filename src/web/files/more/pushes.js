@@ -36,6 +36,7 @@ export async function pushesSection(reload) {
       state !== "missing" &&
         sureButton(CREDENTIAL.remove, ACCOUNT.sure, () => remove("/credentials/push").then(reload)),
     ),
+    registration && !registration.renew && expiresAt && h("p", { class: "quiet" }, CREDENTIAL.removes(day(expiresAt))),
     place,
   ];
 }
