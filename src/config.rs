@@ -52,7 +52,7 @@ pub use self::{
         take_lock, write_remedy,
     },
     push::{PushAddress, PushSettings},
-    registration::{Registration, RegistrationSettings},
+    registration::{GameApp, Registration, RegistrationSettings},
     secrets::{SECRETS_FILE, SecretSettings, Secrets, fresh_secrets},
     sources::{SourceFindings, read_env_file, with_sources},
     trust::TrustSettings,

@@ -14,11 +14,9 @@ use std::{
     fmt::Display,
     io::{self, IsTerminal as _, Write as _},
     path::PathBuf,
-    time::Duration,
 };
 
 use chrono::TimeDelta;
-use tokio::time::sleep;
 
 pub use self::error::HelperError;
 use self::{
@@ -37,7 +35,7 @@ use crate::{
     crypto::random::Random,
     domain::{
         game_login::{GameLogin, read_token},
-        registration::{RegistrationStep, SHORTEST_PAUSE, StepFailure, StepFault, pause_after, renew_at},
+        registration::{PAIR_NOW, RegistrationStep, SHORTEST_PAUSE, StepFailure, StepFault, pause_after, renew_at},
         time::Timestamp,
     },
     net::tls_config,
@@ -45,7 +43,7 @@ use crate::{
 use secrecy::ExposeSecret as _;
 
 /// Pause between two questions whether a user has confirmed this device, or the service receives the pushes.
-const ASK_EVERY: Duration = Duration::from_secs(2);
+const ASK_EVERY: TimeDelta = TimeDelta::seconds(2);
 /// Questions before the helper goes on without an answer.
 const ASKED: u32 = 30;
 /// Longest sleep: the machine may sleep meanwhile, and the time of day counts.
@@ -91,48 +89,54 @@ enum HelperAction {
     Forget,
 }
 
-/// Runs until the registration is handed over, an error, or Ctrl-C.
-pub async fn run(options: HelperOptions) -> Result<(), HelperError> {
-    let helper = Helper::new(&options)?;
-    let action = async {
-        match options.action {
-            None => helper.register(&options).await,
-            Some(HelperAction::Status) => helper.status().await,
-            Some(HelperAction::Renew) => helper.renew_now().await,
-            Some(HelperAction::Forget) => helper.forget().await,
-        }
-    };
-    tokio::select! {
-        ended = action => ended,
-        _ = tokio::signal::ctrl_c() => Ok(()),
+/// Runs until the registration is handed over, or an error. Without `--once` it renews by this clock, without end.
+pub async fn run(options: HelperOptions, clock: Clock) -> Result<(), HelperError> {
+    let helper = Helper::new(&options, clock)?;
+    match options.action {
+        None => helper.register(&options).await,
+        Some(HelperAction::Status) => helper.status().await,
+        Some(HelperAction::Renew) => helper.renew_now().await,
+        Some(HelperAction::Forget) => helper.forget().await,
     }
 }
 
 struct Helper {
     clock: Clock,
     random: Random,
+    http: reqwest::Client,
+    settings: RegistrationSettings,
+    /// Knows the game's app only if the key is set here.
     client: RegistrationClient,
     service: ServiceCalls,
     file: StateFile,
 }
 
 impl Helper {
-    fn new(options: &HelperOptions) -> Result<Self, HelperError> {
-        let settings = options.registration.clone().check_alone().map_err(HelperError::Settings)?;
-        let settings = settings.ok_or_else(|| {
-            HelperError::Settings(
-                "REGISTRATION_API_KEY is missing: the API key of the game's app at Google, as the operator of the service \
-                 has it"
-                    .to_owned(),
-            )
-        })?;
+    fn new(options: &HelperOptions, clock: Clock) -> Result<Self, HelperError> {
+        let settings = options.registration.clone();
+        let checked = settings.clone().check_alone().map_err(HelperError::Settings)?;
         let tls = tls_config(options.trust.extra_ca_file.as_deref()).map_err(HelperError::io("certificates"))?;
         let http = http::client(tls).map_err(HelperError::io("outgoing connections"))?;
         let service = ServiceCalls::new(http.clone(), &options.url).map_err(HelperError::Settings)?;
         let file = StateFile::of(options.data_dir.clone(), service.name())?;
         let random = Random::system();
-        let client = RegistrationClient::new(http, settings, random.clone());
-        Ok(Self { clock: Clock::system(), random, client, service, file })
+        let client = RegistrationClient::new(http.clone(), checked, random.clone());
+        Ok(Self { clock, random, http, settings, client, service, file })
+    }
+
+    /// A client that knows the game's app as the service does. The sites are those of this machine: a service cannot lead
+    /// the login elsewhere.
+    async fn client_of_service(&self, state: &HelperState) -> Result<RegistrationClient, HelperError> {
+        let settings = self.settings.clone().for_app(self.service.game_app(state).await?);
+        let settings = settings.check_alone().map_err(HelperError::Settings)?;
+        if !settings.has_key() {
+            return Err(HelperError::NoKey);
+        }
+        Ok(RegistrationClient::new(self.http.clone(), settings, self.random.clone()))
+    }
+
+    async fn pause(&self, span: TimeDelta) {
+        self.clock.reach(self.clock.moment() + span).await;
     }
 
     /// The whole way, from the first step that is not made.
@@ -154,7 +158,7 @@ impl Helper {
                 // A helper that is started with the machine may be there before the network or the service is.
                 Err(error) if !options.once && error.passes() => {
                     say(format!("..   {error}; trying again"));
-                    sleep(pause_after(failures).to_std().unwrap_or_default()).await;
+                    self.pause(pause_after(failures)).await;
                     failures += 1;
                 }
                 Err(error) => return Err(error),
@@ -219,7 +223,7 @@ impl Helper {
                         say("..   confirm this device in the dashboard, where you got the code".to_owned());
                     }
                     waits = true;
-                    sleep(ASK_EVERY).await;
+                    self.pause(ASK_EVERY).await;
                 }
                 ActivationAnswer::Refused(why) => return Err(HelperError::Service(why)),
             }
@@ -228,9 +232,15 @@ impl Helper {
 
     /// Makes every step that is left and hands the bundle over. Without options there is no user to sign in.
     async fn make_steps(&self, state: &mut HelperState, options: Option<&HelperOptions>) -> Result<(), HelperError> {
-        let mut discarded = false;
+        let (mut discarded, mut keyed) = (false, None);
         loop {
             let now = self.clock.now();
+            // Google and Expo are still to be asked. Before the login, so that no one signs in for nothing.
+            let needs_app = state.device.expo_token.is_none() && state.device.expires_at.is_none();
+            if needs_app && keyed.is_none() && !self.client.settings().has_key() {
+                keyed = Some(self.client_of_service(state).await?);
+            }
+            let client = keyed.as_ref().unwrap_or(&self.client);
             match state.device.next_step() {
                 RegistrationStep::SignIn => {
                     let options = options.ok_or(HelperError::SignInAgain)?;
@@ -240,7 +250,7 @@ impl Helper {
                 }
                 RegistrationStep::Credential if state.uploaded_at.is_some() => return Ok(()),
                 RegistrationStep::Credential => return self.hand_over(state).await,
-                step => match self.client.advance(&mut state.device, now).await {
+                step => match client.advance(&mut state.device, now).await {
                     Ok(()) => {
                         state.uploaded_at = state.uploaded_at.filter(|_| step != RegistrationStep::GameRegistration);
                         say(format!("ok   {}", step.word()));
@@ -319,14 +329,13 @@ impl Helper {
         for _ in 0..ASKED {
             match self.service.session(state).await {
                 Ok(session) if session.as_deref() == Some("connected") => {
-                    let next = "Now press \"Pair with Server\" in the game.";
-                    say(format!("ok   the service receives your pushes. {next}"));
+                    say(format!("ok   the service receives your pushes. {PAIR_NOW}"));
                     return Ok(());
                 }
                 Ok(_) | Err(HelperError::ServiceAway(_)) => {}
                 Err(error) => return Err(error),
             }
-            sleep(ASK_EVERY).await;
+            self.pause(ASK_EVERY).await;
         }
         say("..   the service does not receive your pushes yet; `status` says when it does".to_owned());
         Ok(())
@@ -340,8 +349,7 @@ impl Helper {
         loop {
             let now = self.clock.now();
             if now < due {
-                let left = (due - now).min(LONGEST_SLEEP);
-                sleep(left.to_std().unwrap_or_default()).await;
+                self.pause((due - now).min(LONGEST_SLEEP)).await;
                 continue;
             }
             match self.renew(state).await {

@@ -32,7 +32,7 @@ use companion::{
     },
     demo::{Demo, DemoOptions},
     doctor::{self, Diagnosis},
-    helper::{self, HelperOptions},
+    helper::{self, HelperError, HelperOptions},
     logging::{self, LogFormat},
     net::tls_config,
     relay::wire::schema,
@@ -226,6 +226,14 @@ fn main() -> ExitCode {
     run(cli.command)
 }
 
+/// Until the helper's end, or Ctrl-C.
+async fn help(options: HelperOptions) -> Result<(), HelperError> {
+    tokio::select! {
+        ended = helper::run(options, Clock::system()) => ended,
+        _ = tokio::signal::ctrl_c() => Ok(()),
+    }
+}
+
 fn run(command: Command) -> ExitCode {
     match command {
         Command::Serve(options) => with_config(options, serve),
@@ -233,7 +241,7 @@ fn run(command: Command) -> ExitCode {
         Command::Simulate(options) => simulate(options),
         Command::Watch(options) => ended("watch", actix::System::new().block_on(watch::watch(options))),
         Command::Say(options) => ended("say", actix::System::new().block_on(say::say(options))),
-        Command::Helper(options) => match actix::System::new().block_on(helper::run(*options)) {
+        Command::Helper(options) => match actix::System::new().block_on(help(*options)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("companion: helper: {error}");

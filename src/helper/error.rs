@@ -11,6 +11,10 @@ pub enum HelperError {
     Settings(String),
     #[error("a pairing code is needed: `--code LINK-XXXX`, from the dashboard of the service")]
     NoCode,
+    #[error(
+        "the service has no key of the game's app: its operator sets REGISTRATION_API_KEY there, or you set it here"
+    )]
+    NoKey,
     #[error("nothing is registered here for this service")]
     NothingRegistered,
     #[error("another helper runs for this service")]
@@ -45,7 +49,7 @@ impl HelperError {
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Settings(_) | Self::NoCode => 2,
+            Self::Settings(_) | Self::NoCode | Self::NoKey => 2,
             Self::SignInAgain => 3,
             _ => 1,
         }

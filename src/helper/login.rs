@@ -34,6 +34,8 @@ const LOGIN_DEADLINE: Duration = Duration::from_secs(600);
 const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
 /// Connections that are read at once.
 const MAX_CONNECTIONS: usize = 16;
+/// Ports that are tried, one after the other.
+const BINDS: u32 = 10;
 /// Largest head of a request, bytes.
 const MAX_HEAD: usize = 8 * 1024;
 /// Port of the address at which nothing listens, for a login that is pasted.
@@ -139,9 +141,19 @@ struct LoopbackListeners {
 
 impl LoopbackListeners {
     async fn bind() -> io::Result<Self> {
-        let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let port = v4.local_addr()?.port();
-        Ok(Self { port, v4, v6: TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok() })
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let port = v4.local_addr()?.port();
+            match TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await {
+                Ok(v6) => return Ok(Self { port, v4, v6: Some(v6) }),
+                // Another program listens there, to which the browser would bring the login.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts < BINDS => {}
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+                Err(_) => return Ok(Self { port, v4, v6: None }),
+            }
+        }
     }
 
     /// Waits for the browser with the end of this login. Everything else is answered 404 and changes nothing: a page that
@@ -241,7 +253,11 @@ mod tests {
     const TOKEN: &str = "eyJzdGVhbUlkIjoiNzY1NjExOTgwMDAwMDAwMDEiLCJ2ZXJzaW9uIjowLCJpc3MiOjE3MDAwMDAwMDAsImV4cCI6MTcwMTIwOTYwMH0=.AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==";
 
     async fn exchanged(port: u16, request: &str) -> String {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        exchanged_with((Ipv4Addr::LOCALHOST, port).into(), request).await
+    }
+
+    async fn exchanged_with(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
@@ -273,5 +289,21 @@ mod tests {
         };
         let (login, ()) = tokio::join!(listeners.receive(MARK, &clock), browser);
         assert_eq!(login.ok().unwrap().platform_id.as_str(), "76561198000000001");
+    }
+
+    #[tokio::test]
+    async fn a_browser_that_takes_localhost_for_ipv6_is_heard() {
+        if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_err() {
+            eprintln!("skipped: this machine has no IPv6");
+            return;
+        }
+        let listeners = LoopbackListeners::bind().await.unwrap();
+        let port = listeners.port;
+        let clock = Clock::adjustable(Timestamp::from_timestamp(1_700_000_000, 0).unwrap());
+        let target = format!("/callback/{MARK}?steamId=76561198000000001&token={TOKEN}");
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n");
+        let browser = exchanged_with((Ipv6Addr::LOCALHOST, port).into(), &request);
+        let (login, answer) = tokio::join!(listeners.receive(MARK, &clock), browser);
+        assert!(login.is_ok() && answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 }

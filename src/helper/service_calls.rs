@@ -10,7 +10,7 @@ use url::Url;
 use super::{error::HelperError, state::HelperState};
 use crate::{
     clients::http::{self, read_capped},
-    config::BaseUrl,
+    config::{BaseUrl, GameApp},
     domain::plain_text::plain_text,
 };
 
@@ -19,6 +19,8 @@ const DEADLINE: Duration = Duration::from_secs(15);
 const MAX_ANSWER: usize = 64 * 1024;
 /// Characters of a text of the service that are printed.
 const SHOWN: usize = 300;
+/// Code of a service that cannot register, whatever comes.
+const DISABLED: &str = "registration_disabled";
 
 /// Calls to the service that the helper hands its credential to.
 pub struct ServiceCalls {
@@ -90,6 +92,23 @@ impl ServiceCalls {
         })
     }
 
+    /// The game's app, as the service registers with it.
+    pub async fn game_app(&self, state: &HelperState) -> Result<GameApp, HelperError> {
+        let request = with_token(self.http.get(self.base.at("/credentials/push/app")), state);
+        match self.sent(request).await? {
+            (StatusCode::OK, answer) => {
+                // An error of the reader quotes the content.
+                let unreadable = |_| HelperError::Service(format!("{} answered without the game's app", self.name));
+                serde_json::from_value(answer).map_err(unreadable)
+            }
+            (StatusCode::UNAUTHORIZED, _) => Err(HelperError::DeviceGone),
+            // An older service does not know the question.
+            (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => Err(HelperError::NoKey),
+            (_, answer) if answer["code"] == DISABLED => Err(HelperError::NoKey),
+            (status, answer) => Err(HelperError::Service(reason(status, &answer))),
+        }
+    }
+
     /// The account of the service's user; `None` from a service that does not say it.
     pub async fn owner(&self, state: &HelperState) -> Result<Option<String>, HelperError> {
         Ok(self.credential(state).await?["platformId"].as_str().map(str::to_owned))
@@ -115,8 +134,9 @@ impl ServiceCalls {
         let response = request.timeout(DEADLINE).send().await.map_err(|error| failed(http::reason(&error)))?;
         let status = response.status();
         let body = read_capped(response, MAX_ANSWER).await.map_err(|error| failed(error.to_string()))?;
-        let answer = serde_json::from_slice(&body).unwrap_or_default();
-        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let is_off = answer["code"] == DISABLED;
+        if status.is_server_error() && !is_off || status == StatusCode::TOO_MANY_REQUESTS {
             return Err(HelperError::ServiceAway(reason(status, &answer)));
         }
         Ok((status, answer))

@@ -1,6 +1,6 @@
 //! The sites of a registration beside the service, and a user who signs in at the game's site.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{net::Ipv4Addr, ops::Deref, sync::Arc};
 
 use companion::{
     clock::Clock,
@@ -25,9 +25,26 @@ use super::{
 
 pub const PATH: &str = "/credentials/push/registrations";
 
+/// The sites. No log may have what they give out, tokens of renewals included.
+pub struct NotedSites(RegistrationSites);
+
+impl Deref for NotedSites {
+    type Target = RegistrationSites;
+
+    fn deref(&self) -> &RegistrationSites {
+        &self.0
+    }
+}
+
+impl Drop for NotedSites {
+    fn drop(&mut self) {
+        self.secrets().iter().for_each(|secret| canary::note(secret));
+    }
+}
+
 pub struct RegistrationTest {
     pub app: TestApp,
-    pub sites: RegistrationSites,
+    pub sites: NotedSites,
     pub push: Arc<PushService>,
     /// The sites'.
     clock: Clock,
@@ -61,7 +78,7 @@ impl RegistrationTest {
             Some(url) => TestApp::start_on(url, &flags).await,
             None => TestApp::start_with(&flags).await,
         };
-        Self { app, sites, push, clock, _identity: identity, _directory: directory }
+        Self { app, sites: NotedSites(sites), push, clock, _identity: identity, _directory: directory }
     }
 
     pub async fn restart(self) -> Self {
@@ -85,9 +102,7 @@ impl RegistrationTest {
     /// Brings the address.
     pub async fn bring(&self, browser: &mut Browser, id: &str, address: &str) -> Answer {
         let request = browser.request(Method::POST, &format!("{PATH}/{id}")).json(&json!({ "address": address }));
-        let answer = browser.send(request).await;
-        self.sites.secrets().iter().for_each(|secret| canary::note(secret));
-        answer
+        browser.send(request).await
     }
 
     /// Alice, who has registered.
