@@ -2,8 +2,11 @@
 //! Rows are the queue ([`notices`](crate::db::notices)), so that the end of the process loses none; a message may be sent
 //! twice then, with the same id.
 
+pub mod attempt;
 pub mod device_news;
 pub mod disabled_warnings;
+pub mod early;
+pub mod early_messages;
 pub mod emergencies;
 pub mod expiry_warnings;
 pub mod figures;

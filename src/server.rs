@@ -119,6 +119,7 @@ impl Server {
             random,
             pool,
             journal,
+            early_alarms: Arc::default(),
         };
         let (deflate, drain) = (config.listen.relay_deflate, config.operation.drain);
         let doors = Doors::new(&config.listen);
@@ -201,6 +202,7 @@ impl Server {
             tasks.spawn(registrar.run());
         }
         tasks.spawn(channels::worker::run(services.channels.clone()));
+        tasks.spawn(channels::early::run(services.channels.clone()));
         tasks.spawn(channels::expiry_warnings::run(services.channels.clone()));
         tasks.spawn(channels::emergencies::run(services.channels.clone()));
         tasks.spawn(channels::disabled_warnings::run(services.channels.clone()));

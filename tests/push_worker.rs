@@ -106,6 +106,7 @@ impl Beside {
         }));
         let outbound = Arc::new(Outbound::new(clock.clone(), true));
         let context = RelayContext {
+            early_alarms: Default::default(),
             markets: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),

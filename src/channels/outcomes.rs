@@ -81,17 +81,12 @@ mod tests {
         for user in &USERS[1..] {
             testing::guest(pool, user, "server", user);
         }
-        let ids = std::cell::Cell::new(0);
         let ring = |db: &mut Db| {
             for user in USERS {
                 channels::insert(db, &channel(user, user, ChannelKind::Ntfy, user), 9)?.unwrap();
             }
             incidents::write(db, &server, &testing::incident_write("incident", 1))?;
-            let new_id = || {
-                ids.set(ids.get() + 1);
-                ids.get().to_string()
-            };
-            notice_steps::make_due(db, now(), 9, new_id)?;
+            notice_steps::make_due(db, now(), 9)?;
             notice_messages::due(db, now(), ChannelLane::Unproven, &LaneLoad { room: 9, ..LaneLoad::default() })
         };
         let fault = ChannelFault::Unavailable;

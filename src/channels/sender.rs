@@ -7,14 +7,14 @@ use tokio::sync::{Notify, futures::Notified};
 use url::Url;
 
 use crate::{
-    channels::orphaned_emergencies::OrphanedEmergencies,
+    channels::{early_messages::EarlyMessages, orphaned_emergencies::OrphanedEmergencies},
     clients::channels::{ChannelClient, ChannelFailure, TakenMessage},
     clock::Clock,
     config::PublicUrls,
     crypto::{ack_link::AckLinks, digest::sha256_hex, random::Random, vapid::VapidKey},
     db::{
-        channels::StoredChannel, engine::pool::Pool, helper_devices::HelperDevice, incidents::StoredIncident,
-        notice_messages::SendableMessage, notice_subjects::NoticeSubject,
+        channels::StoredChannel, early_alarms::EarlyAlarms, engine::pool::Pool, helper_devices::HelperDevice,
+        incidents::StoredIncident, notice_messages::SendableMessage, notice_subjects::NoticeSubject,
     },
     domain::{
         alarm_notice::{AlarmNotice, NoticeEvent, dashboard_at},
@@ -48,6 +48,9 @@ pub struct Channels {
     pub news: Notify,
     /// Since when the worker finds that the database fails; none: its last look was good.
     pub failing_since: Mutex<Option<Moment>>,
+    /// Alarms that are sent before the database has them, and their messages.
+    pub early_alarms: Arc<EarlyAlarms>,
+    pub early: EarlyMessages,
     /// Emergencies of channels that are gone.
     pub orphaned: OrphanedEmergencies,
 }

@@ -2,7 +2,7 @@
 //! transactions, and keeps in memory only the messages that have a turn in a [lane](ChannelLane).
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -15,25 +15,24 @@ use tokio::{
 
 use crate::{
     channels::{
+        attempt::{Attempted, attempt, kind_at_origin},
         figures, outcomes,
         reached_users::{MinuteReport, ReachedUsers},
         sender::Channels,
     },
-    clients::channels::{ChannelFailure, TakenMessage},
     db::{
-        channels::StoredChannel,
         engine::{error::DbError, pool::Db},
         notice_messages::{self, DueMessages, HeldMessages, SendableMessage},
         notice_steps::{self, StepsMade, TooLateMessage},
         notice_subjects::NoticeSubject,
-        notices::{self, DeliveryOutcome, EndedAttempt, NoticeKey},
+        notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery, NoticeKey},
         query_failures::log_failure,
     },
     domain::{
-        backoff::jittered,
-        channel::{ChannelFault, pause_after},
+        channel::ChannelFault,
         channel_lane::{ChannelLane, LaneLoad, LaneTurns},
-        held_origins::{HeldOrigins, KindAtOrigin, OriginChange, OriginSign},
+        held_origins::{HeldOrigins, OriginChange},
+        ids::ChannelId,
         time::{Moment, Timestamp},
     },
     panics::{self, Part},
@@ -62,13 +61,6 @@ struct Worker {
     /// When the clock was last looked at; `None`: it was not yet.
     seen: Option<Moment>,
     users: ReachedUsers,
-}
-
-/// An attempt, and what it says about the origin of its channel.
-struct Attempted {
-    ended: EndedAttempt,
-    origin: KindAtOrigin,
-    sign: OriginSign,
 }
 
 /// Works until it is aborted.
@@ -145,6 +137,7 @@ impl Worker {
         let Some(MinuteReport { counts, unsaid }) = self.users.report(self.channels.clock.moment()) else { return };
         figures::set_users(counts);
         figures::set_held_origins(self.origins.forget_old(self.channels.clock.moment()));
+        self.channels.early.forget_old(self.channels.clock.moment());
         if unsaid > 0 {
             let (reached, unreached) = (counts.reached, counts.unreached);
             log::warn!(messages = unsaid, reached, unreached; "more alarms did not get through within a minute");
@@ -157,6 +150,7 @@ impl Worker {
         self.check_clock().await?;
         self.store_ended().await?;
         let steps = self.make_steps().await;
+        self.store_early().await?;
         let are_begun = self.begin_due().await?;
         let are_passed_over = self.pass_over().await?;
         Ok(steps? && (are_begun || self.attempts.is_empty()) || are_passed_over)
@@ -190,15 +184,48 @@ impl Worker {
         Ok(())
     }
 
+    /// Stores what came of messages that were sent early, as far as their rows are there by now.
+    async fn store_early(&mut self) -> Result<(), DbError> {
+        let ended = self.channels.early.ended();
+        for batch in ended.chunks(BATCH) {
+            let ids: Vec<String> = batch.iter().map(|attempt| attempt.delivery.id.clone()).collect();
+            let rows = self.channels.pool.read(move |db: &mut Db| notices::stored(db, &ids)).await?;
+            let rows: HashMap<String, NoticeDelivery> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+            let of_row = |attempt: &EndedAttempt| {
+                let delivery = rows.get(&attempt.delivery.id)?.clone();
+                Some(EndedAttempt { delivery, ..attempt.clone() })
+            };
+            let stored: Vec<EndedAttempt> = batch.iter().filter_map(of_row).collect();
+            if stored.is_empty() {
+                continue;
+            }
+            let now = self.channels.clock.moment();
+            outcomes::store(&self.channels.pool, &stored, now.stamp).await?;
+            for EndedAttempt { delivery, outcome, .. } in &stored {
+                match outcome {
+                    DeliveryOutcome::Accepted { .. } => self.users.note_accepted(&delivery.user_id, now),
+                    DeliveryOutcome::Failed { .. } => drop(self.users.note_failed(&delivery.user_id, now)),
+                }
+            }
+            self.channels.early.note_stored(&stored, now);
+            self.channels.news.notify_waiters();
+        }
+        Ok(())
+    }
+
     /// True if further steps may be due.
     async fn make_steps(&self) -> Result<bool, DbError> {
         let (pool, now) = (&self.channels.pool, self.channels.clock.now());
         if !pool.read(move |db| notices::is_due(db, now)).await? {
             return Ok(false);
         }
-        let random = self.channels.random.clone();
-        let make = move |db: &mut Db| notice_steps::make_due(db, now, BATCH as i64, || random.id::<String>(now));
-        let StepsMade { notices, unreadable, ended, too_late, .. } = pool.write(make).await?;
+        let make = move |db: &mut Db| notice_steps::make_due(db, now, BATCH as i64);
+        let StepsMade { notices, unreadable, ended, mut too_late, .. } = pool.write(make).await?;
+        // Their outcomes follow.
+        too_late.retain(|message| {
+            let id = notices::message_id(&message.incident, &ChannelId::from(message.channel.as_str()), 0);
+            !self.channels.early.is_early(&id)
+        });
         for key in unreadable {
             let incident = key.incident.as_str();
             log::error!(incident; "the rules of a user cannot be read: an alarm is sent as without rules");
@@ -278,6 +305,11 @@ impl Worker {
                 self.turns.give_back(&channel.id);
                 continue;
             }
+            let is_first = message.delivery.round == 0 && matches!(message.subject, NoticeSubject::Raid(_));
+            if is_first && !self.channels.early.begin_from_row(&message.delivery.id, moment) {
+                self.turns.give_back(&channel.id);
+                continue;
+            }
             begun += 1;
             self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
         }
@@ -297,71 +329,6 @@ fn report_too_late(messages: &[TooLateMessage]) {
         let (channel, kind) = (first.map(|first| &*first.channel), first.map(|first| first.kind.word()));
         let users = messages.iter().map(|message| &message.user).collect::<BTreeSet<_>>().len();
         log::warn!(incident, channel:?, kind:?, users, fault; "an alarm was over before it could be sent by channels");
-    }
-}
-
-fn kind_at_origin(channel: &StoredChannel) -> KindAtOrigin {
-    KindAtOrigin { kind: channel.kind.clone(), origin: channel.origin.clone() }
-}
-
-/// Sends a message. A panic on the way is a fault that may pass.
-async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: SendableMessage) -> Attempted {
-    let sent = panics::caught(Part::Channels, &message.channel.id, send(&channels, lane, &message)).await;
-    let sent = sent.unwrap_or(Err(ChannelFault::Unreadable.into()));
-    let sign = match (&sent, message.channel.kind()) {
-        (Ok(_), _) => OriginSign::Answered,
-        (Err(ChannelFailure { fault, status, retry_after }), Ok(kind)) => {
-            OriginSign::of(kind, *fault, *status, retry_after.and_then(|pause| TimeDelta::from_std(pause).ok()))
-        }
-        (Err(_), Err(_)) => OriginSign::Unasked,
-    };
-    let outcome = outcome(&channels, &message, sent);
-    let SendableMessage { delivery, channel, .. } = message;
-    let origin = kind_at_origin(&channel);
-    let ended = EndedAttempt { delivery, kind: channel.kind, target_hash: channel.target_hash, outcome };
-    Attempted { ended, origin, sign }
-}
-
-async fn send(
-    channels: &Channels,
-    lane: ChannelLane,
-    message: &SendableMessage,
-) -> Result<TakenMessage, ChannelFailure> {
-    let notice = channels.words(message);
-    channels.deliver(lane, &message.delivery.id, &message.channel, &notice).await
-}
-
-/// Reports the end of an attempt, and decides when the next one is.
-fn outcome(
-    channels: &Channels,
-    message: &SendableMessage,
-    sent: Result<TakenMessage, ChannelFailure>,
-) -> DeliveryOutcome {
-    let SendableMessage { delivery, channel, subject, .. } = message;
-    let (id, kind, incident, round) = (&*channel.id, &*channel.kind, &*delivery.incident_id, delivery.round);
-    let now = channels.clock.now();
-    match sent {
-        Ok(TakenMessage { status, receipt }) => {
-            log::info!(incident, channel = id, kind, round, status; "an alarm was sent by a channel");
-            if let Ok(kind) = channel.kind() {
-                let late = matches!(subject, NoticeSubject::Raid(incident) if incident.incident.late);
-                let waited = (now - delivery.queued_at).num_milliseconds().max(0) as f64 / 1_000.0;
-                figures::count_accepted(kind, (!late).then_some(waited));
-            }
-            DeliveryOutcome::Accepted { status, receipt }
-        }
-        Err(ChannelFailure { fault, status, retry_after }) => {
-            if let Ok(kind) = channel.kind() {
-                figures::count_failed(kind, fault);
-            }
-            let attempts = u32::try_from(delivery.attempts).unwrap_or_default() + 1;
-            let asked = retry_after.and_then(|pause| TimeDelta::from_std(pause).ok()).unwrap_or_default();
-            let pause = pause_after(attempts).filter(|_| fault.is_passing()).map(|pause| {
-                let pause = jittered(pause.to_std().unwrap_or_default(), channels.random.byte());
-                TimeDelta::from_std(pause).unwrap_or_default().max(asked)
-            });
-            DeliveryOutcome::Failed { status, fault, retry_at: pause.map(|pause| now + pause) }
-        }
     }
 }
 

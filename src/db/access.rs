@@ -38,6 +38,14 @@ pub fn roles(
     users: &BTreeSet<String>,
     servers: &BTreeSet<String>,
 ) -> Result<HashMap<(String, String), Role>, DbError> {
+    let mut roles = all_roles(db, servers)?;
+    // Two lists in one statement would be looked up in each combination.
+    roles.retain(|(user, _), _| users.contains(user));
+    Ok(roles)
+}
+
+/// The roles of everybody at these servers, by user and server, in two queries.
+pub fn all_roles(db: &mut Db, servers: &BTreeSet<String>) -> Result<HashMap<(String, String), Role>, DbError> {
     let guests: Vec<(Option<String>, String)> = guests::table
         .filter(guests::server_id.eq_any(servers))
         .filter(guests::user_id.is_not_null())
@@ -49,8 +57,7 @@ pub fn roles(
         .load(db)?;
     let guests = guests.into_iter().filter_map(|(user, server)| Some(((user?, server), Role::Guest)));
     let owners = owners.into_iter().map(|owned| (owned, Role::Owner));
-    // Two lists in one statement would be looked up in each combination.
-    Ok(guests.chain(owners).filter(|((user, _), _)| users.contains(user)).collect())
+    Ok(guests.chain(owners).collect())
 }
 
 /// True if the user may watch the server.

@@ -170,6 +170,18 @@ pub fn usable_of(
     Ok(usable)
 }
 
+/// The channels of these users that can be tried, oldest first. One of an unknown kind is absent.
+pub fn list_usable(db: &mut Db, users: &BTreeSet<String>) -> Result<Vec<StoredChannel>, DbError> {
+    let usable = channels::table
+        .filter(channels::user_id.eq_any(users))
+        .filter(channels::state.eq_any(usable_states()))
+        .order((channels::created_at, channels::id))
+        .select(StoredChannel::as_select());
+    let mut usable: Vec<StoredChannel> = usable.load(db)?;
+    usable.retain(|channel| channel.kind().is_ok());
+    Ok(usable)
+}
+
 /// The ids of the channels among these that can be tried.
 pub fn usable_among(db: &mut Db, ids: &[&str]) -> Result<BTreeSet<String>, DbError> {
     let usable = channels::table.filter(channels::id.eq_any(ids)).filter(channels::state.eq_any(usable_states()));

@@ -49,6 +49,6 @@ impl StoredDelivery {
 pub fn list(db: &mut Db, incident: &str, user: &UserId) -> Result<Vec<StoredDelivery>, DbError> {
     let of_notice =
         deliveries::table.filter(deliveries::incident_id.eq(incident)).filter(deliveries::user_id.eq(user.as_str()));
-    let ordered = of_notice.order((deliveries::queued_at, deliveries::id));
+    let ordered = of_notice.order((deliveries::queued_at, deliveries::round, deliveries::channel_id));
     Ok(ordered.select(StoredDelivery::as_select()).load(db)?)
 }

@@ -272,6 +272,11 @@ pub(in crate::db) struct IncidentRow {
 }
 
 impl StoredIncident {
+    /// One that no socket has taken yet.
+    pub fn unheard(id: String, incident: Incident) -> Self {
+        Self { id, incident, title: None, state: UNHEARD.to_owned(), sockets: 0, heard_at: None }
+    }
+
     fn new(row: IncidentRow, acks: BTreeMap<UserId, Timestamp>) -> Self {
         let paths: BTreeSet<AlarmPath> = row.paths.split(',').filter_map(AlarmPath::parse).collect();
         let incident = Incident {

@@ -10,7 +10,7 @@ use crate::{
         engine::{error::DbError, pool::Db},
         notice_rules::NoticeRules,
         notice_subjects::{self, NoticeConcern, NoticeRow},
-        notices::{DeliveryEnd, NoticeDeliveryState, NoticeKey},
+        notices::{DeliveryEnd, NoticeDeliveryState, NoticeKey, message_id},
         schema::{deliveries, notices},
     },
     domain::{
@@ -105,25 +105,25 @@ struct DueSteps {
 
 /// Makes the steps that are due, at most this many: those of raids first, the longest due first. Queues a message for each
 /// of their channels. Call it in a transaction.
-pub fn make_due(db: &mut Db, now: Timestamp, limit: i64, new_id: impl Fn() -> String) -> Result<StepsMade, DbError> {
+pub fn make_due(db: &mut Db, now: Timestamp, limit: i64) -> Result<StepsMade, DbError> {
     let read = due(db, now, limit).and_then(|notices| DueSteps::read(db, notices, now));
     match read {
-        Err(DbError::Malformed(_)) => make_singly(db, now, limit, new_id),
+        Err(DbError::Malformed(_)) => make_singly(db, now, limit),
         read => {
             let mut made = StepsMade::default();
-            read?.make(db, now, &new_id, &mut made)?;
+            read?.make(db, now, &mut made)?;
             Ok(made)
         }
     }
 }
 
 /// Makes them one by one: a row that cannot be read holds up no other alarm. Its notice ends.
-fn make_singly(db: &mut Db, now: Timestamp, limit: i64, new_id: impl Fn() -> String) -> Result<StepsMade, DbError> {
+fn make_singly(db: &mut Db, now: Timestamp, limit: i64) -> Result<StepsMade, DbError> {
     let mut made = StepsMade::default();
     for key in due_keys(db, now, limit)? {
         let read = notice_subjects::rows(db, &[key.clone()].into());
         match read.and_then(|notices| DueSteps::read(db, notices, now)) {
-            Ok(steps) => steps.make(db, now, &new_id, &mut made)?,
+            Ok(steps) => steps.make(db, now, &mut made)?,
             Err(DbError::Malformed(_)) => {
                 set_next(db, &key, None)?;
                 made.notices += 1;
@@ -146,23 +146,17 @@ impl DueSteps {
     }
 
     /// Makes these steps, and adds them to those that were made.
-    fn make(
-        &self,
-        db: &mut Db,
-        now: Timestamp,
-        new_id: impl Fn() -> String,
-        made: &mut StepsMade,
-    ) -> Result<(), DbError> {
+    fn make(&self, db: &mut Db, now: Timestamp, made: &mut StepsMade) -> Result<(), DbError> {
         made.notices += self.notices.len();
         for notice in &self.notices {
             let key = notice.key();
             let Some(concern) = self.concerns.get(&key) else {
                 set_next(db, &key, None)?;
-                made.too_late.extend(self.end_unsent(db, notice, now, &new_id)?);
+                made.too_late.extend(self.end_unsent(db, notice, now)?);
                 continue;
             };
             let (step, are_read) = self.facts.step(notice, concern, now);
-            made.queued += self.facts.make(db, notice, &step, now, &new_id)?;
+            made.queued += self.facts.make(db, notice, &step, now)?;
             if !are_read {
                 made.unreadable.push(key);
             }
@@ -172,18 +166,12 @@ impl DueSteps {
 
     /// Notes the messages of a raid that is over before anything was sent: the user sees why nothing came. Returns those
     /// that no quiet hours held up.
-    fn end_unsent(
-        &self,
-        db: &mut Db,
-        notice: &NoticeRow,
-        now: Timestamp,
-        new_id: impl Fn() -> String,
-    ) -> Result<Vec<TooLateMessage>, DbError> {
+    fn end_unsent(&self, db: &mut Db, notice: &NoticeRow, now: Timestamp) -> Result<Vec<TooLateMessage>, DbError> {
         let concern = self.over.get(&notice.key()).filter(|_| self.facts.known(notice).is_empty());
         let Some(concern) = concern else { return Ok(Vec::new()) };
         let (channels, is_held) = self.facts.unsent(notice, concern);
         let end = if is_held { HELD } else { TOO_LATE };
-        insert(db, notice, &channels, Some(end), now, new_id)?;
+        insert(db, notice, &channels, Some(end), now)?;
         Ok(if is_held { Vec::new() } else { self.facts.too_late(notice, &channels).collect() })
     }
 }
@@ -195,13 +183,12 @@ fn insert(
     channels: &[ChannelId],
     end: Option<UnsentEnd>,
     now: Timestamp,
-    new_id: impl Fn() -> String,
 ) -> Result<usize, DbError> {
     let (state, reason) = end.unwrap_or((NoticeDeliveryState::Queued, None));
     let mut inserted = 0;
     for channel in channels {
         let new = NewMessage {
-            id: new_id(),
+            id: message_id(&notice.incident_id, channel, notice.round),
             incident_id: &notice.incident_id,
             user_id: &notice.user_id,
             channel_id: channel.as_str(),
@@ -323,21 +310,14 @@ impl StepFacts {
     }
 
     /// Makes the step; returns how many messages were queued.
-    fn make(
-        &self,
-        db: &mut Db,
-        notice: &NoticeRow,
-        step: &NoticeStep,
-        now: Timestamp,
-        new_id: impl Fn() -> String,
-    ) -> Result<usize, DbError> {
+    fn make(&self, db: &mut Db, notice: &NoticeRow, step: &NoticeStep, now: Timestamp) -> Result<usize, DbError> {
         let (channels, next, end) = match step {
             NoticeStep::Send { channels, next } => (channels.as_slice(), *next, None),
             NoticeStep::Suppress { channels } => (channels.as_slice(), None, Some(HELD)),
             NoticeStep::Hold { round, until } => (&[][..], Some((*round, *until)), None),
         };
         self.supersede(db, notice, channels, now)?;
-        let inserted = insert(db, notice, channels, end, now, new_id)?;
+        let inserted = insert(db, notice, channels, end, now)?;
         set_next(db, &notice.key(), next)?;
         Ok(if end.is_none() { inserted } else { 0 })
     }

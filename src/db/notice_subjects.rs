@@ -71,8 +71,7 @@ pub(in crate::db) struct NoticeConcern {
 impl NoticeConcern {
     /// The user's part in a test alarm; `None`: it is none.
     pub(in crate::db) fn drill(&self) -> Option<DrillFor> {
-        let drill = if self.role == Role::Owner { DrillFor::Owner } else { DrillFor::Guest };
-        self.subject.is_drill().then_some(drill)
+        self.subject.is_drill().then(|| DrillFor::of(self.role))
     }
 }
 

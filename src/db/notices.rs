@@ -6,6 +6,7 @@ use diesel::prelude::*;
 use utoipa::ToSchema;
 
 use crate::{
+    crypto::digest::sha256_hex,
     db::{
         channels, disabled_channels,
         engine::{error::DbError, pool::Db},
@@ -39,6 +40,9 @@ words! {
     }
 }
 
+/// Digits of a message's id.
+const ID_DIGITS: usize = 32;
+
 /// An incident or event, and a user.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NoticeKey {
@@ -61,6 +65,14 @@ pub struct NoticeDelivery {
     pub attempts: i32,
     /// When it was due first.
     pub queued_at: Timestamp,
+}
+
+/// The id of a notice's message by this channel, in this round: it follows from them, so that a message that was sent
+/// before its row is known when the row is made.
+pub fn message_id(incident: &str, channel: &ChannelId, round: i32) -> String {
+    let mut id = sha256_hex(format!("{incident}\n{channel}\n{round}").as_bytes());
+    id.truncate(ID_DIGITS);
+    id
 }
 
 impl NoticeDelivery {
@@ -222,6 +234,11 @@ pub fn note_channel_failure(
     let ended = (deliveries::reason.eq(fault.word()), DeliveryEnd::new(NoticeDeliveryState::Failed, now));
     diesel::update(waiting).set(ended).execute(db)?;
     news.iter().try_for_each(|message| hasten(db, message, now))
+}
+
+/// The messages with these ids that are stored.
+pub fn stored(db: &mut Db, ids: &[String]) -> Result<Vec<NoticeDelivery>, DbError> {
+    Ok(deliveries::table.filter(deliveries::id.eq_any(ids)).select(NoticeDelivery::as_select()).load(db)?)
 }
 
 /// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel: it would be sent again

@@ -33,6 +33,11 @@ impl UnsavedAlarms {
         let _ = self.ending.subscribe().wait_for(|ending| *ending).await;
     }
 
+    /// True once the process ends.
+    pub fn is_ending(&self) -> bool {
+        *self.ending.borrow()
+    }
+
     /// Waits until all is saved: `patience` for the database, then `deadline` for the journal. False if something is not.
     pub async fn flush(&self, patience: Duration, deadline: Duration) -> bool {
         let mut count = self.count.subscribe();

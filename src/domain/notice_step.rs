@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::domain::{
+    access::Role,
     channel::ChannelKind,
     escalation::{AlarmRules, EscalationRound, FIRST_WITHIN, untried},
     ids::ChannelId,
@@ -31,6 +32,13 @@ pub enum DrillFor {
     Owner,
     /// A guest: it passes no quiet hours, as nothing happens in the game.
     Guest,
+}
+
+impl DrillFor {
+    /// The part of a user with this role.
+    pub fn of(role: Role) -> Self {
+        if role == Role::Owner { Self::Owner } else { Self::Guest }
+    }
 }
 
 /// The decision about it.

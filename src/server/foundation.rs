@@ -23,7 +23,7 @@ use crate::{
         keys::{KeyDerivation, Purpose},
         random::Random,
     },
-    db::{engine::pool::Pool, journal::Journal},
+    db::{early_alarms::EarlyAlarms, engine::pool::Pool, journal::Journal},
     domain::fair_budget::FairBudget,
     game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
     net::{Names, Network},
@@ -48,6 +48,7 @@ pub struct Foundation {
     pub random: Random,
     pub pool: Pool,
     pub journal: Journal,
+    pub early_alarms: Arc<EarlyAlarms>,
     pub vault: Vault,
     pub tls: Arc<ClientConfig>,
     pub http: reqwest::Client,
@@ -68,6 +69,7 @@ impl Foundation {
             random: self.random.clone(),
             pool: self.pool.clone(),
             journal: self.journal.clone(),
+            early_alarms: self.early_alarms.clone(),
             network: Network::system(),
             vault: self.vault.clone(),
             game,
@@ -155,6 +157,8 @@ impl Foundation {
             vapid: Default::default(),
             news: Default::default(),
             failing_since: Default::default(),
+            early_alarms: self.early_alarms.clone(),
+            early: Default::default(),
             orphaned: Default::default(),
         })
     }

@@ -173,6 +173,8 @@ impl Service {
             vapid: Default::default(),
             news: Default::default(),
             failing_since: Default::default(),
+            early_alarms: Default::default(),
+            early: Default::default(),
             orphaned: Default::default(),
         }
     }

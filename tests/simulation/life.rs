@@ -171,6 +171,7 @@ impl Service {
         let network = Network::simulated(Arc::new(|host: &str, port| World::dial(host.to_owned(), port).boxed_local()));
         let outbound = Arc::new(Outbound::new(world.clock.clone(), true));
         let context = Arc::new(RelayContext {
+            early_alarms: Default::default(),
             markets: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(self.pool.clone(), self.random.clone()),

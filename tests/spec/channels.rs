@@ -5,6 +5,7 @@ mod disabled;
 mod emergencies;
 mod registration;
 mod rules;
+mod stuck;
 
 use std::{
     net::TcpListener,

@@ -1,7 +1,7 @@
-use std::collections::BTreeMap;
+use std::{cell::RefCell, collections::BTreeMap};
 
 use chrono::TimeDelta;
-use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
+use diesel::{SqliteConnection, connection::SimpleConnection as _, prelude::*, sql_query};
 use futures_util::FutureExt as _;
 use reqwest::StatusCode;
 use tokio::{
@@ -12,14 +12,18 @@ use url::Url;
 
 use super::*;
 use crate::{
+    channels::early,
     clients::channels::{ChannelAnswer, ChannelClient},
     clock::Clock,
     config::{Database, PublicUrls},
     crypto::{ack_link::AckLinks, keys::Key32, random::Random, sealer::Sealer},
     db::{
         channels,
+        early_alarms::EarlyAlarm,
         engine::pool::Pool,
-        incidents,
+        incidents::{self, StoredIncident},
+        notices::NoticeDeliveryState,
+        schema::deliveries,
         testing::{self, FreezingRelay, Postgres, now},
     },
     domain::{channel::ChannelTarget, ids::UserId},
@@ -88,6 +92,8 @@ impl Receiver {
             vapid: Default::default(),
             news: Default::default(),
             failing_since: Default::default(),
+            early_alarms: Default::default(),
+            early: Default::default(),
             orphaned: Default::default(),
         });
         for user in (0..USERS).map(|number| format!("user{number}")) {
@@ -222,4 +228,49 @@ fn a_frozen_database_makes_no_message_go_twice_and_few_wait_for_it() {
         actix::System::new().block_on(send_while_frozen(&pool, |is_frozen| relay.freeze(is_frozen)));
         drop(pool);
     }
+}
+
+/// Rings by a database that gives nothing.
+async fn ring_from_memory(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    let channels = receiver.channels.clone();
+    let known = RefCell::new(early::read_all(&channels).await.unwrap());
+    let rename = async |from: &str, to: &str| {
+        let rename = format!("ALTER TABLE {from} RENAME TO {to}");
+        pool.write(move |db: &mut Db| Ok::<_, DbError>(sql_query(rename).execute(db)?)).await.unwrap();
+    };
+    rename("channels", "channels_away").await;
+    for number in 0..USERS {
+        let (server, id) = (format!("user{number}").as_str().into(), format!("raid{number}"));
+        let (incident, _) = testing::incident_write(&id, 1).incidents.remove(&id).unwrap();
+        channels.early_alarms.add(EarlyAlarm { server, incident: StoredIncident::unheard(id, incident) });
+    }
+    let sending = actix::spawn(async move { early::send(channels, &known).await });
+    receiver.until(SECOND, USERS).await;
+
+    rename("channels_away", "channels").await;
+    receiver.ring("raid", 0..USERS);
+    let accepted = async {
+        loop {
+            let settled = receiver.channels.settled();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            let accepted = deliveries::table.filter(deliveries::state.eq(NoticeDeliveryState::Accepted.word())).count();
+            let count: i64 = pool.read(move |db: &mut Db| Ok(accepted.get_result(db)?)).await.unwrap();
+            if count == USERS as i64 {
+                return;
+            }
+            settled.await;
+        }
+    };
+    timeout(PATIENCE, accepted).await.expect("the rows have the outcomes");
+    receiver.ring("another", 0..1);
+    receiver.until(SECOND, USERS + 1).await;
+    sending.abort();
+    assert_eq!(receiver.seen[SECOND].len(), USERS + 1, "each was sent once");
+}
+
+#[test]
+fn alarms_that_no_database_gives_ring_from_memory_and_once() {
+    testing::on_each_database(|pool| actix::System::new().block_on(ring_from_memory(pool)));
 }

@@ -50,12 +50,7 @@ fn step(pool: &Pool, at: Timestamp) -> usize {
 }
 
 fn steps(pool: &Pool, at: Timestamp) -> StepsMade {
-    let ids = std::cell::Cell::new(0);
-    let new_id = || {
-        ids.set(ids.get() + 1);
-        format!("{at} {}", ids.get())
-    };
-    pool.write_blocking(|db| notice_steps::make_due(db, at, 100, new_id)).unwrap()
+    pool.write_blocking(|db| notice_steps::make_due(db, at, 100)).unwrap()
 }
 
 /// When the user's step is due.

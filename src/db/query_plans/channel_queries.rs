@@ -7,7 +7,7 @@ use crate::{
         engine::pool::Db,
         incidents, late_notices, new_event_notices, new_notices, notice_messages, notice_steps,
         notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
-        paired_servers, spoken_alarms,
+        paired_servers, reachable_watchers, spoken_alarms,
         testing::{self, now},
         users,
     },
@@ -52,7 +52,11 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     notices::are_any_ahead(db, now()).unwrap();
     notices::hasten_all(db, now()).unwrap();
     channels::aimed(db, &[(key, key)]).unwrap();
-    notice_steps::make_due(db, now(), 9, || key.to_owned()).unwrap();
+    notice_steps::make_due(db, now(), 9).unwrap();
+    notices::stored(db, &[key.to_owned()]).unwrap();
+    reachable_watchers::page(db, None, 9).unwrap();
+    reachable_watchers::page(db, Some(server), 9).unwrap();
+    reachable_watchers::of(db, &[server.to_string()].into()).unwrap();
     let name = vec![key.to_owned()];
     let load = LaneLoad { room: 9, channels: name.clone(), users: name.clone(), hosts: name.clone(), origins: name };
     for lane in ChannelLane::ALL {

@@ -29,12 +29,13 @@ use self::{alarm_values::AlarmValues, incident_line::IncidentLine};
 use crate::{
     db::{
         alarms::{self, AlarmState, LedgerAlarm},
-        incidents::{HeardBy, LedgerWrite},
+        early_alarms::EarlyAlarm,
+        incidents::{HeardBy, LedgerWrite, StoredIncident},
         unsaved_alarms::UnsavedGuard,
     },
     domain::{
         ids::{ServerId, UserId},
-        incident::AlarmPath,
+        incident::{AlarmPath, Incident},
         raid::{AlarmOutcome, Raids},
         time::{Moment, Timestamp},
     },
@@ -334,7 +335,11 @@ impl AlarmDelivery {
                 false => self.log_joined(&incident, id),
             }
         }
+        let early = write.incidents.get(&incident).filter(|_| opened).map(|(facts, _)| facts.clone());
         let kept = self.ledger.write_alarm(write, received_at).await;
+        if let Some(facts) = early.filter(|_| kept != SavedTo::Database) {
+            self.wake_early(incident, facts);
+        }
         if let Some(line) = &mut line {
             line.note_kept(kept);
         }
@@ -342,6 +347,16 @@ impl AlarmDelivery {
         drop(held);
         let (received_at, undelivered) = (Some(received_at), Some(undelivered));
         (kept, IncidentNews { received_at, opened: line, undelivered, ..IncidentNews::of(changes) })
+    }
+
+    /// Gives a raid that the database does not have to the channels. The next process does it for one that ends.
+    fn wake_early(&self, id: String, incident: Incident) {
+        let journal = &self.context.journal;
+        if journal.unsaved_alarms.is_ending() || journal.is_deleted(&self.server) {
+            return;
+        }
+        let incident = StoredIncident::unheard(id, incident);
+        self.context.early_alarms.add(EarlyAlarm { server: self.server.clone(), incident });
     }
 
     /// Logs that an alarm is part of a known incident; `alarm` is its id in the ledger.

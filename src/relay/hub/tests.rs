@@ -158,6 +158,7 @@ impl Relay {
         );
         let pool = pool.unwrap();
         let context = Arc::new(RelayContext {
+            early_alarms: Default::default(),
             markets: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),

@@ -7,7 +7,7 @@ use crate::{
     clock::Clock,
     config,
     crypto::random::Random,
-    db::{engine::pool::Pool, journal::Journal},
+    db::{early_alarms::EarlyAlarms, engine::pool::Pool, journal::Journal},
     domain::{
         ids::{GameServerId, ServerId},
         timeline::{TimelineEntry, TimelineOwner},
@@ -33,6 +33,8 @@ pub struct RelayContext {
     pub network: Network,
     pub pool: Pool,
     pub journal: Journal,
+    /// Alarms that channels send before the database has them.
+    pub early_alarms: Arc<EarlyAlarms>,
     pub vault: Vault,
     pub game: config::Game,
     pub budgets: Budgets,

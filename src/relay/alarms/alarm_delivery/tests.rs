@@ -123,6 +123,7 @@ impl World {
     ) -> Self {
         let random = Random::seeded(seed);
         let context = RelayContext {
+            early_alarms: Default::default(),
             markets: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),

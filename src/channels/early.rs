@@ -1,0 +1,227 @@
+//! Sends the first messages of alarms that were delivered before the database had them. Who watches, by which channels and
+//! rules, is asked of the database if it still gives that, and known from memory otherwise. All that follows, such as the
+//! next steps and attempts, begins when the database has the alarm: its rows get the outcomes by the
+//! [ids of the messages](crate::db::notices::message_id).
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use chrono::TimeDelta;
+use tokio::{
+    select,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    channels::{
+        attempt::{Attempted, attempt},
+        sender::Channels,
+    },
+    db::{
+        channels::StoredChannel,
+        early_alarms::EarlyAlarm,
+        engine::{error::DbError, pool::Db},
+        notice_messages::SendableMessage,
+        notice_subjects::NoticeSubject,
+        notices::{self, NoticeDelivery},
+        query_failures::log_failure,
+        reachable_watchers::{self, ReachableWatcher, WatchersByServer},
+    },
+    domain::{
+        channel::{ChannelKind, ChannelState},
+        channel_lane::{ChannelLane, LaneTurns},
+        escalation::EscalationRound,
+        notice_step::{DrillFor, DueNotice, NoticeStep},
+        time::{Moment, Timestamp},
+        world_event::EventKind,
+    },
+    panics::{self, Part},
+};
+
+/// Time between two passes over all servers, and between two pages of one.
+const PASS_EVERY: Duration = Duration::from_secs(30);
+const PAGE_EVERY: Duration = Duration::from_millis(100);
+/// Servers of a page.
+const PAGE: i64 = 200;
+/// Watchers that are remembered, some hundred megabytes. Those of further servers are asked of the database alone.
+const MOST_WATCHERS: usize = 100_000;
+/// For so long the database is waited for, and then not asked for a while.
+const ASKED_FOR: Duration = Duration::from_millis(500);
+const NOT_ASKED_FOR: Duration = Duration::from_secs(10);
+/// Messages that wait for a turn, and for how long; the database has the others sent.
+const MOST_WAITING: usize = 5_000;
+const WAITS: TimeDelta = TimeDelta::minutes(1);
+
+/// Works until it is aborted.
+pub async fn run(channels: Arc<Channels>) {
+    let known = RefCell::default();
+    tokio::join!(remember(&channels, &known), send(channels.clone(), &known));
+}
+
+/// Keeps in memory who is reached.
+async fn remember(channels: &Channels, known: &RefCell<WatchersByServer>) {
+    loop {
+        match panics::caught(Part::Channels, "", read_all(channels)).await {
+            Some(Ok(watchers)) => drop(known.replace(watchers)),
+            Some(Err(error)) => log_failure("who is reached while the database is stuck is read later", &error),
+            None => {}
+        }
+        sleep(PASS_EVERY).await;
+    }
+}
+
+/// Everybody who is reached, as far as they are remembered.
+pub(super) async fn read_all(channels: &Channels) -> Result<WatchersByServer, DbError> {
+    let (mut all, mut count, mut after) = (WatchersByServer::new(), 0, None);
+    loop {
+        let from = after.take();
+        let read = move |db: &mut Db| reachable_watchers::page(db, from.as_ref(), PAGE);
+        let (page, last) = channels.pool.read(read).await?;
+        count += page.values().map(Vec::len).sum::<usize>();
+        if count > MOST_WATCHERS {
+            log::warn!(remembered = all.len(); "not all servers are remembered: of others no channel rings while the database gives nothing");
+            break;
+        }
+        all.extend(page);
+        if last.is_none() {
+            break;
+        }
+        after = last;
+        sleep(PAGE_EVERY).await;
+    }
+    let is_browser = |channel: &StoredChannel| channel.kind().is_ok_and(|kind| kind == ChannelKind::WebPush);
+    let mut watchers = all.values().flatten();
+    if watchers.any(|watcher| watcher.channels.iter().any(is_browser))
+        && let Err(error) = channels.vapid_key().await
+    {
+        log::warn!("browsers are not woken while the database is stuck: {error}");
+    }
+    Ok(all)
+}
+
+/// Sends alarms as they come.
+pub(super) async fn send(channels: Arc<Channels>, known: &RefCell<WatchersByServer>) {
+    let (attempts, turns, asked_from) = (JoinSet::new(), LaneTurns::default(), Instant::now());
+    let mut sender = EarlySender { channels: channels.clone(), attempts, turns, waiting: VecDeque::new(), asked_from };
+    loop {
+        select! {
+            Some(ended) = sender.attempts.join_next() => {
+                ended.into_iter().for_each(|ended| sender.end(ended));
+                while let Some(ended) = sender.attempts.try_join_next() {
+                    ended.into_iter().for_each(|ended| sender.end(ended));
+                }
+            }
+            alarms = channels.early_alarms.take() => {
+                let incident = alarms.first().map_or("", |alarm| &*alarm.incident.id).to_owned();
+                panics::caught(Part::Channels, &incident, sender.take(alarms, known)).await;
+            }
+        }
+        sender.begin();
+    }
+}
+
+struct EarlySender {
+    channels: Arc<Channels>,
+    attempts: JoinSet<Attempted>,
+    turns: LaneTurns,
+    /// Messages without a turn, and since when.
+    waiting: VecDeque<(Moment, SendableMessage)>,
+    /// From then on the database is asked.
+    asked_from: Instant,
+}
+
+impl EarlySender {
+    fn end(&mut self, Attempted { ended, .. }: Attempted) {
+        self.turns.give_back(&ended.delivery.channel_id);
+        self.channels.early.end(ended, self.channels.clock.moment());
+    }
+
+    /// Takes the messages of these alarms that are due now.
+    async fn take(&mut self, alarms: Vec<EarlyAlarm>, known: &RefCell<WatchersByServer>) {
+        let servers = alarms.iter().map(|alarm| alarm.server.to_string()).collect();
+        let stored = self.ask(servers).await;
+        let now = self.channels.clock.moment();
+        let known = known.borrow();
+        let watchers = stored.as_ref().unwrap_or(&known);
+        for alarm in &alarms {
+            let watchers = watchers.get(&alarm.server).map_or(&[][..], Vec::as_slice);
+            let messages = watchers.iter().flat_map(|watcher| messages(alarm, watcher, now.stamp));
+            let room = MOST_WAITING.saturating_sub(self.waiting.len());
+            self.waiting.extend(messages.take(room).map(|message| (now, message)));
+        }
+    }
+
+    /// The watchers of these servers, if the database gives them in time: they may be newer than what is remembered.
+    async fn ask(&mut self, servers: BTreeSet<String>) -> Option<WatchersByServer> {
+        if Instant::now() < self.asked_from {
+            return None;
+        }
+        let read = self.channels.pool.read(move |db: &mut Db| reachable_watchers::of(db, &servers));
+        let stored = timeout(ASKED_FOR, read).await.ok().and_then(Result::ok);
+        if stored.is_none() {
+            self.asked_from = Instant::now() + NOT_ASKED_FOR;
+        }
+        stored
+    }
+
+    /// Begins the attempts that have a turn.
+    fn begin(&mut self) {
+        let now = self.channels.clock.moment();
+        for (since, message) in std::mem::take(&mut self.waiting) {
+            let SendableMessage { channel, delivery, .. } = &message;
+            let lane = lane(channel);
+            if now - since >= WAITS {
+                continue;
+            }
+            if !self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
+                self.waiting.push_back((since, message));
+            } else if self.channels.early.begin_early(&delivery.id, now) {
+                self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
+            } else {
+                self.turns.give_back(&channel.id);
+            }
+        }
+    }
+}
+
+/// The lane of a first attempt by this channel.
+fn lane(channel: &StoredChannel) -> ChannelLane {
+    let is_active = channel.state().is_ok_and(|state| state == ChannelState::Active);
+    if is_active && channel.accepted_at.is_some() { ChannelLane::Proven } else { ChannelLane::Unproven }
+}
+
+/// The messages of an alarm that this user's rules send at this time.
+fn messages(alarm: &EarlyAlarm, watcher: &ReachableWatcher, now: Timestamp) -> Vec<SendableMessage> {
+    let EarlyAlarm { server, incident } = alarm;
+    let due = DueNotice {
+        kind: EventKind::Raid,
+        drill: incident.incident.drill.then(|| DrillFor::of(watcher.role)),
+        rules: &watcher.rules,
+        channels: &watcher.channel_kinds(),
+        tried: &BTreeSet::new(),
+        round: EscalationRound { number: 0, began_at: incident.incident.first_at },
+    };
+    let NoticeStep::Send { channels, .. } = due.step(now) else { return Vec::new() };
+    let of_step = watcher.channels.iter().filter(|channel| channels.contains(&channel.id()));
+    let message = |channel: &StoredChannel| SendableMessage {
+        delivery: NoticeDelivery {
+            id: notices::message_id(&incident.id, &channel.id(), 0),
+            incident_id: incident.id.clone(),
+            user_id: watcher.user.to_string(),
+            channel_id: channel.id.clone(),
+            round: 0,
+            attempts: 0,
+            queued_at: incident.incident.first_at,
+        },
+        channel: channel.clone(),
+        server: server.clone(),
+        server_name: watcher.server_name.clone(),
+        subject: NoticeSubject::Raid(incident.clone().into()),
+    };
+    of_step.map(message).collect()
+}

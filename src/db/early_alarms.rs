@@ -1,0 +1,57 @@
+//! Alarms that were delivered before the database had them, on their way to the channels: a sleeper is woken also while
+//! it is stuck.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+use crate::{db::incidents::StoredIncident, domain::ids::ServerId};
+
+/// Alarms that wait to be taken: a burst of all servers. Others ring once the database has them.
+const MOST: usize = 10_000;
+
+/// An alarm that opened an incident, which the database does not have yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EarlyAlarm {
+    pub server: ServerId,
+    pub incident: StoredIncident,
+}
+
+/// The alarms that wait to be taken.
+#[derive(Default)]
+pub struct EarlyAlarms {
+    waiting: Mutex<VecDeque<EarlyAlarm>>,
+    news: Notify,
+}
+
+impl EarlyAlarms {
+    /// Adds one.
+    pub fn add(&self, alarm: EarlyAlarm) {
+        let mut waiting = self.waiting();
+        if waiting.len() < MOST {
+            waiting.push_back(alarm);
+            self.news.notify_one();
+        } else {
+            let incident = alarm.incident.id.as_str();
+            log::warn!(incident; "an alarm waits for the database to be sent by channels: too many came at once");
+        }
+    }
+
+    /// Waits until there are any, and takes all.
+    pub async fn take(&self) -> Vec<EarlyAlarm> {
+        loop {
+            let taken: Vec<EarlyAlarm> = self.waiting().drain(..).collect();
+            if !taken.is_empty() {
+                return taken;
+            }
+            self.news.notified().await;
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<EarlyAlarm>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

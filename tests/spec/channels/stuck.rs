@@ -1,0 +1,63 @@
+//! Alarms while the database takes nothing: they ring all the same, and once.
+
+use std::net::Ipv4Addr;
+
+use companion::{crypto::random::Random, simulator::browser_push::BrowserPushService};
+
+use super::*;
+
+#[actix_web::test]
+async fn a_stuck_database_lets_no_one_sleep_and_each_channel_rings_once() {
+    let mut base = base().await;
+    let key = base.alice.get("/channels/web-push/key").await.json()["key"].as_str().unwrap().to_owned();
+    let local = (Ipv4Addr::LOCALHOST, 0).into();
+    let service = BrowserPushService::start(local, base.app.clock.clone(), Random::system()).await.unwrap();
+    let endpoint = service.subscribe(Some(&key));
+    let keys = json!({ "p256dh": P256DH, "auth": AUTH });
+    let browser = json!({ "kind": "webPush", "name": "Phone", "subscription": { "endpoint": endpoint, "keys": keys } });
+    let browser = add(&mut base.alice, &browser).await;
+    let hook = add_webhook(&mut base.alice, &base.receiver, "/hook").await;
+    let steps = json!([{ "afterSeconds": 0, "channels": [browser["id"], hook["id"]] }]);
+    let rules = json!({
+        "enabled": true, "steps": steps, "repeatSeconds": 180, "rounds": 10, "kinds": ["raid"], "quiet": null
+    });
+    let path = format!("/paired-servers/{}/alarm-rules", base.server);
+    assert_eq!(base.alice.put(&path, &rules).await.status, 200);
+    add_device(&mut base.alice, &base.server, BASE_ALARM).await;
+    let mut client = RelayClient::watching(&base.app, &mut base.alice, &base.server).await;
+    client.until(&base.server, |state| is_complete(state, 1)).await;
+
+    let file = base.app.directory().join("test.db");
+    let mut lock = SqliteConnection::establish(file.to_str().unwrap()).unwrap();
+    lock.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+    base.game.world(|world| world.fire_alarm(BASE_ALARM));
+    let incident = client.expect("raid").await["incident"].as_str().unwrap().to_owned();
+    let rung = base.receiver.next().await;
+    assert_eq!((&rung.json()["type"], &rung.json()["data"]["incident"]), (&json!("raid.opened"), &json!(incident)));
+    timeout(PATIENCE, service.until_asked(1)).await.expect("a push in time");
+    let pushed = service.waiting(&endpoint);
+    assert_eq!(pushed.len(), 1, "{:?}", service.refused());
+
+    drop(lock);
+    let alarms = format!("/paired-servers/{}/alarms", base.server);
+    base.alice.get_until(&alarms, |list| list["alarms"][0]["incident"] == incident.as_str()).await;
+    let are_accepted = |list: &Value| {
+        let list = list["deliveries"].as_array().unwrap();
+        list.len() == 2 && list.iter().all(|delivery| delivery["state"] == "accepted")
+    };
+    base.alice.get_until(&format!("{alarms}/{incident}/deliveries"), are_accepted).await;
+    let another = base.drill().await;
+    assert_eq!(base.receiver.next().await.json()["data"]["incident"], another, "the raid is not sent again");
+    timeout(PATIENCE, service.until_asked(2)).await.expect("a push in time");
+    let waiting = service.waiting(&endpoint);
+    assert!(waiting.len() == 2 && waiting.iter().any(|push| push.id == pushed[0].id), "the first was not replaced");
+
+    // The rest follows from the rows.
+    base.app.clock.advance(Duration::seconds(180));
+    let repeated = base.receiver.next().await;
+    assert_eq!(
+        (&repeated.json()["type"], &repeated.json()["data"]["incident"]),
+        (&json!("raid.repeated"), &json!(incident))
+    );
+    assert_ne!(repeated.header("webhook-id"), rung.header("webhook-id"));
+}
