@@ -121,7 +121,20 @@ impl ChannelClient {
         contact: String,
         random: Random,
     ) -> io::Result<Self> {
-        let (proven, unproven) = (lane_client(tls.clone(), &may_reach)?, lane_client(tls, &may_reach)?);
+        Self::looking_up(Names::system, tls, may_reach, allows_private, contact, random)
+    }
+
+    /// Like [`new`](Self::new), with these look-ups, of which each lane has its own.
+    fn looking_up(
+        names: fn() -> Names,
+        tls: ClientConfig,
+        may_reach: MayReach,
+        allows_private: bool,
+        contact: String,
+        random: Random,
+    ) -> io::Result<Self> {
+        let lane = |tls| lane_client(tls, PermittedNames { names: names(), may_reach: may_reach.clone() });
+        let (proven, unproven) = (lane(tls.clone())?, lane(tls)?);
         let transport = ChannelTransport::Http { proven, unproven };
         Ok(Self { transport, may_reach, allows_private, contact, random })
     }
@@ -218,10 +231,10 @@ impl ChannelClient {
     }
 }
 
-fn lane_client(tls: ClientConfig, may_reach: &MayReach) -> io::Result<reqwest::Client> {
+fn lane_client(tls: ClientConfig, names: PermittedNames) -> io::Result<reqwest::Client> {
     reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
-        .dns_resolver(PermittedNames { names: Names::system(), may_reach: may_reach.clone() })
+        .dns_resolver(names)
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT)
@@ -285,59 +298,4 @@ impl reqwest::dns::Resolve for PermittedNames {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use super::*;
-    use crate::domain::alarm_notice::{NoticeEvent, tests::notice};
-
-    #[actix_web::test]
-    async fn a_second_url_that_has_ended_takes_no_alarm_with_it() {
-        let urls = Arc::new(Mutex::new(Vec::new()));
-        let seen = urls.clone();
-        let receiver: SimulatedReceiver = Arc::new(move |request| {
-            let status = if request.url.contains("rest") { StatusCode::NOT_FOUND } else { StatusCode::NO_CONTENT };
-            seen.lock().unwrap().push(request.url);
-            Box::pin(async move { Some(ChannelAnswer { status, retry_after: None, receipt: None }) })
-        });
-        let client = ChannelClient::simulated(receiver, Random::seeded(1));
-        let [loud, rest] = ["raids", "rest"].map(|hook| format!("https://discord.example/{hook}"));
-        let now = Timestamp::from_timestamp(1_700_000_000, 0).unwrap();
-        let apart = ChannelTarget::Discord { url: loud.clone(), quiet_url: Some(rest.clone()) };
-        let ended = ChannelTarget::Discord { url: rest, quiet_url: None };
-        let send = async |event, target: &ChannelTarget| {
-            let sent = client.send(ChannelLane::Proven, "1", target, &notice(event), None, now).await;
-            sent.map(|taken| taken.status)
-        };
-        assert_eq!(send(NoticeEvent::Event, &apart).await, Ok(204));
-        assert_eq!(send(NoticeEvent::Opened, &apart).await, Ok(204));
-        let gone = send(NoticeEvent::Event, &ended).await.unwrap_err();
-        assert_eq!((gone.fault, gone.status), (ChannelFault::Gone, Some(404)));
-        let seen: Vec<String> = urls.lock().unwrap().iter().map(|url| url.replace("?wait=true", "")).collect();
-        let expected = ["rest", "raids", "raids", "rest"].map(|hook| format!("https://discord.example/{hook}"));
-        assert_eq!(seen, expected);
-    }
-
-    #[test]
-    fn a_status_says_whether_another_attempt_is_worth_it() {
-        let of = |kind, status| fault(kind, StatusCode::from_u16(status).unwrap());
-        for (kind, status, expected) in [
-            (ChannelKind::WebPush, 404, ChannelFault::Gone),
-            (ChannelKind::WebPush, 410, ChannelFault::Gone),
-            (ChannelKind::WebPush, 403, ChannelFault::Refused),
-            (ChannelKind::WebPush, 400, ChannelFault::Rejected),
-            (ChannelKind::WebPush, 406, ChannelFault::Throttled),
-            (ChannelKind::Webhook, 404, ChannelFault::Refused),
-            (ChannelKind::Webhook, 410, ChannelFault::Gone),
-            (ChannelKind::Discord, 404, ChannelFault::Gone),
-            (ChannelKind::Ntfy, 429, ChannelFault::Throttled),
-            (ChannelKind::Ntfy, 302, ChannelFault::Rejected),
-            (ChannelKind::Gotify, 502, ChannelFault::Unavailable),
-            (ChannelKind::Telegram, 413, ChannelFault::Rejected),
-        ] {
-            assert_eq!(of(kind, status), expected, "{kind:?} {status}");
-        }
-        let passing: Vec<_> = ChannelFault::ALL.into_iter().filter(|fault| fault.is_passing()).collect();
-        assert_eq!(passing, [ChannelFault::Unavailable, ChannelFault::Throttled, ChannelFault::Unreadable]);
-    }
-}
+mod tests;
