@@ -3,6 +3,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 use chrono::TimeDelta;
 use diesel::{SqliteConnection, connection::SimpleConnection as _, prelude::*, sql_query};
 use futures_util::FutureExt as _;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use reqwest::StatusCode;
 use tokio::{
     sync::{mpsc, watch},
@@ -273,4 +274,25 @@ async fn ring_from_memory(pool: &Pool) {
 #[test]
 fn alarms_that_no_database_gives_ring_from_memory_and_once() {
     testing::on_each_database(|pool| actix::System::new().block_on(ring_from_memory(pool)));
+}
+
+/// Sends an alarm seven seconds after it went off.
+async fn send_late(pool: &Pool, recorder: &PrometheusRecorder) {
+    let _recording = metrics::set_default_local_recorder(recorder);
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    receiver.clock.advance(TimeDelta::seconds(7));
+    receiver.ring("raid", 0..1);
+    receiver.until(SECOND, 1).await;
+    receiver.all_stored().await;
+}
+
+#[test]
+fn the_delay_of_a_message_counts_from_its_alarm() {
+    testing::on_each_database(|pool| {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        actix::System::new().block_on(send_late(pool, &recorder));
+        let figures = recorder.handle().render();
+        let sum = "companion_channel_delay_seconds_sum{kind=\"webhook\"} 7";
+        assert!(figures.lines().any(|line| line == sum), "{figures}");
+    });
 }
