@@ -36,6 +36,9 @@ pub fn kind_at_origin(channel: &StoredChannel) -> KindAtOrigin {
 
 /// Sends a message. A panic on the way is a fault that may pass.
 pub async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: SendableMessage) -> Attempted {
+    if message.delivery.is_acknowledgement() && !channels.says_acknowledged(&message.channel) {
+        return ended(message, DeliveryOutcome::Unsaid, OriginSign::Unasked);
+    }
     let sent = panics::caught(Part::Channels, &message.channel.id, send(&channels, lane, &message)).await;
     let sent = sent.unwrap_or(Err(ChannelFault::Unreadable.into()));
     let sign = match (&sent, message.channel.kind()) {
@@ -46,6 +49,10 @@ pub async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: Sendab
         (Err(_), Err(_)) => OriginSign::Unasked,
     };
     let outcome = outcome(&channels, &message, sent);
+    ended(message, outcome, sign)
+}
+
+fn ended(message: SendableMessage, outcome: DeliveryOutcome, sign: OriginSign) -> Attempted {
     let SendableMessage { delivery, channel, .. } = message;
     let origin = kind_at_origin(&channel);
     let ended = EndedAttempt { delivery, kind: channel.kind, target_hash: channel.target_hash, outcome };
@@ -76,7 +83,7 @@ fn outcome(
             if let Ok(kind) = channel.kind() {
                 let late = matches!(subject, NoticeSubject::Raid(incident) if incident.incident.late);
                 let waited = (now - delivery.queued_at).num_milliseconds().max(0) as f64 / 1_000.0;
-                figures::count_accepted(kind, (!late).then_some(waited));
+                figures::count_accepted(kind, (!late && !delivery.is_acknowledgement()).then_some(waited));
             }
             DeliveryOutcome::Accepted { status, receipt }
         }

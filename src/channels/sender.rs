@@ -15,6 +15,7 @@ use crate::{
     db::{
         channels::StoredChannel, early_alarms::EarlyAlarms, engine::pool::Pool, helper_devices::HelperDevice,
         incidents::StoredIncident, notice_messages::SendableMessage, notice_subjects::NoticeSubject,
+        notices::ACKNOWLEDGED,
     },
     domain::{
         alarm_notice::{AlarmNotice, NoticeEvent, dashboard_at},
@@ -130,6 +131,14 @@ impl Channels {
         self.client.send(lane, id, &target, notice, vapid.as_deref(), self.clock.now()).await
     }
 
+    /// True for a channel that has a word for an alarm that its user has acknowledged: no phone rings for that.
+    pub fn says_acknowledged(&self, channel: &StoredChannel) -> bool {
+        let target = self.vault.open_channel(channel);
+        target.is_ok_and(|target| {
+            matches!(target, ChannelTarget::WebPush { .. } | ChannelTarget::Webhook { template: None, .. })
+        })
+    }
+
     /// Ends the repetitions of an emergency that this channel took, with this receipt; `id` is that of its message.
     pub async fn cancel(
         &self,
@@ -158,8 +167,11 @@ impl Channels {
         let (server, name) = (message.server.as_str(), message.server_name.as_str());
         match &message.subject {
             NoticeSubject::Raid(incident) => {
-                let repeated = message.delivery.round != 0;
-                let event = if repeated { NoticeEvent::Repeated } else { NoticeEvent::Opened };
+                let event = match message.delivery.round {
+                    ACKNOWLEDGED => NoticeEvent::Acknowledged,
+                    0 => NoticeEvent::Opened,
+                    _ => NoticeEvent::Repeated,
+                };
                 let user = UserId::from(message.delivery.user_id.as_str());
                 self.of_raid(event, incident, (server, name), &user)
             }
@@ -190,7 +202,8 @@ impl Channels {
             late,
             drill,
             url: self.urls.frontend.at(&dashboard_at(server_id, place.x.zip(place.y))),
-            ack_url: Some(self.urls.base.at(&format!("/a/{}", self.links.token(&stored.id, user)))),
+            ack_url: (event != NoticeEvent::Acknowledged)
+                .then(|| self.urls.base.at(&format!("/a/{}", self.links.token(&stored.id, user)))),
         }
     }
 

@@ -107,9 +107,8 @@ impl Worker {
 
     /// Reports an attempt that has ended, and keeps its outcome to be stored.
     fn end(&mut self, Attempted { ended, origin, sign }: Attempted) {
-        let EndedAttempt { delivery, kind, outcome, .. } = &ended;
-        let (user, now) = (delivery.user_id.as_str(), self.channels.clock.moment());
-        match self.origins.note(&origin, (&delivery.channel_id, user), sign, now) {
+        let (delivery, now) = (&ended.delivery, self.channels.clock.moment());
+        match self.origins.note(&origin, (&delivery.channel_id, &delivery.user_id), sign, now) {
             Some(OriginChange::Held(fault)) => {
                 let (kind, origin, fault) = (&*origin.kind, &*origin.origin, fault.word());
                 log::warn!(origin, kind, fault; "channels send nothing to an origin for a while");
@@ -120,17 +119,26 @@ impl Worker {
             }
             None => {}
         }
+        self.report_outcome(&ended, now);
+        self.ended.push(ended);
+    }
+
+    fn report_outcome(&mut self, EndedAttempt { delivery, kind, outcome, .. }: &EndedAttempt, now: Moment) {
+        let (user, incident, channel) = (&*delivery.user_id, &*delivery.incident_id, &*delivery.channel_id);
         match outcome {
             DeliveryOutcome::Accepted { .. } => self.users.note_accepted(user, now),
+            DeliveryOutcome::Unsaid => {}
+            DeliveryOutcome::Failed { status, fault, .. } if delivery.is_acknowledgement() => {
+                let fault = fault.word();
+                log::info!(incident, channel, status:?, fault; "an acknowledgement did not get through");
+            }
             DeliveryOutcome::Failed { status, fault, .. } => {
                 if self.users.note_failed(user, now) {
-                    let (incident, channel, fault) = (&*delivery.incident_id, &*delivery.channel_id, fault.word());
-                    let (kind, round) = (kind.as_str(), delivery.round);
+                    let (fault, kind, round) = (fault.word(), kind.as_str(), delivery.round);
                     log::warn!(incident, channel, kind, round, status:?, fault; "an alarm did not get through");
                 }
             }
         }
-        self.ended.push(ended);
     }
 
     fn report(&mut self) {
@@ -201,12 +209,7 @@ impl Worker {
             }
             let now = self.channels.clock.moment();
             outcomes::store(&self.channels.pool, &stored, now.stamp).await?;
-            for EndedAttempt { delivery, outcome, .. } in &stored {
-                match outcome {
-                    DeliveryOutcome::Accepted { .. } => self.users.note_accepted(&delivery.user_id, now),
-                    DeliveryOutcome::Failed { .. } => drop(self.users.note_failed(&delivery.user_id, now)),
-                }
-            }
+            stored.iter().for_each(|attempt| self.report_outcome(attempt, now));
             self.channels.early.note_stored(&stored, now);
             self.channels.news.notify_waiters();
         }

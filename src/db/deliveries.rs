@@ -45,10 +45,12 @@ impl StoredDelivery {
     }
 }
 
-/// The messages about an incident to this user, oldest first.
+/// The messages of an alarm to this user, oldest first.
 pub fn list(db: &mut Db, incident: &str, user: &UserId) -> Result<Vec<StoredDelivery>, DbError> {
-    let of_notice =
-        deliveries::table.filter(deliveries::incident_id.eq(incident)).filter(deliveries::user_id.eq(user.as_str()));
+    let of_notice = deliveries::table
+        .filter(deliveries::incident_id.eq(incident))
+        .filter(deliveries::user_id.eq(user.as_str()))
+        .filter(deliveries::round.ge(0));
     let ordered = of_notice.order((deliveries::queued_at, deliveries::round, deliveries::channel_id));
     Ok(ordered.select(StoredDelivery::as_select()).load(db)?)
 }

@@ -20,7 +20,7 @@ use crate::{
         PURGE_BATCH,
         alarms::{self, LedgerAlarm},
         engine::{error::DbError, pool::Db},
-        new_notices, paired_servers,
+        new_notices, notices, paired_servers,
         schema::{incident_acks, incidents, merged_incidents, smart_devices},
     },
     domain::{
@@ -426,6 +426,7 @@ pub fn acknowledge(
         };
     }
     take_note(db, incident, user.as_str(), now)?;
+    notices::queue_acknowledged(db, incident, user, now)?;
     let row = incidents::table.find(incident).select(IncidentRow::as_select()).first(db)?;
     Ok(with_acks(db, vec![row])?.pop())
 }

@@ -17,6 +17,7 @@ use crate::{
     domain::{
         channel::{ChannelFault, ChannelState},
         channel_lane::{ChannelLane, LaneLoad},
+        escalation::QUIET_AFTER,
         ids::ServerId,
         time::Timestamp,
     },
@@ -161,9 +162,15 @@ fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<Due
     let channels = channels::get_all(db, &ids)?;
     let channels: HashMap<String, StoredChannel> =
         channels.into_iter().map(|channel| (channel.id.clone(), channel)).collect();
+    let acknowledged: HashSet<NoticeKey> =
+        due.iter().filter(|one| one.is_acknowledgement()).map(NoticeDelivery::key).collect();
+    let of_acknowledged: Vec<NoticeRow> =
+        rows.iter().filter(|row| acknowledged.contains(&row.key())).cloned().collect();
+    let acknowledged = notice_subjects::acknowledged(db, &of_acknowledged)?;
     let may_be_kept = |delivery: &&NoticeDelivery| {
         let kind = channels.get(&delivery.channel_id).and_then(|channel| channel.kind().ok());
-        !concerns.contains_key(&delivery.key()) && kind.is_some_and(|kind| kind.keeps(delivery.queued_at, now))
+        let is_over = !delivery.is_acknowledgement() && !concerns.contains_key(&delivery.key());
+        is_over && kind.is_some_and(|kind| kind.keeps(delivery.queued_at, now))
     };
     let kept = kept(db, &due.iter().filter(may_be_kept).collect::<Vec<_>>(), &rows)?;
     let notices: HashMap<NoticeKey, NoticeRow> = rows.into_iter().map(|row| (row.key(), row)).collect();
@@ -173,8 +180,15 @@ fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<Due
     let mut messages = DueMessages::default();
     for delivery in due {
         let key = delivery.key();
-        let concern = concerns.get(&key).or_else(|| kept.get(&delivery.id));
         let channel = channels.get(&delivery.channel_id);
+        let concern = match delivery.is_acknowledgement() {
+            true => acknowledged.get(&key).filter(|_| {
+                let kind = channel.and_then(|channel| channel.kind().ok());
+                let is_kept = kind.is_some_and(|kind| kind.keeps(delivery.queued_at, now));
+                is_kept || now < delivery.queued_at + QUIET_AFTER
+            }),
+            false => concerns.get(&key).or_else(|| kept.get(&delivery.id)),
+        };
         let server = notices.get(&key).and_then(|notice| servers.get(&ServerId::from(notice.server_id.as_str())));
         match (concern, channel, server) {
             (Some(NoticeConcern { subject, role }), Some(channel), Some(server)) => {

@@ -150,13 +150,39 @@ pub(in crate::db) fn concerns(
     notices: &[NoticeRow],
     now: Timestamp,
 ) -> Result<HashMap<NoticeKey, NoticeConcern>, DbError> {
+    let raids = NoticedRaids::read(db, notices, now)?;
+    of_watchers(db, notices, |notice| notice.subject(&raids, now))
+}
+
+/// The notices among these whose users have acknowledged the raid, and may watch.
+pub(in crate::db) fn acknowledged(
+    db: &mut Db,
+    notices: &[NoticeRow],
+) -> Result<HashMap<NoticeKey, NoticeConcern>, DbError> {
+    if notices.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let incidents: BTreeSet<String> = notices.iter().map(|notice| notice.incident_id.clone()).collect();
+    let incidents = incidents::get_all(db, &incidents)?;
+    of_watchers(db, notices, |notice| {
+        let stored = incidents.get(&notice.incident_id)?;
+        let is_acknowledged = stored.incident.acks.contains_key(&UserId::from(notice.user_id.as_str()));
+        is_acknowledged.then(|| NoticeSubject::Raid(stored.clone().into()))
+    })
+}
+
+/// The notices that have a subject, and whose users may watch.
+fn of_watchers(
+    db: &mut Db,
+    notices: &[NoticeRow],
+    subject: impl Fn(&NoticeRow) -> Option<NoticeSubject>,
+) -> Result<HashMap<NoticeKey, NoticeConcern>, DbError> {
     let users: BTreeSet<String> = notices.iter().map(|notice| notice.user_id.clone()).collect();
     let servers: BTreeSet<String> = notices.iter().map(|notice| notice.server_id.clone()).collect();
     let roles = access::roles(db, &users, &servers)?;
-    let raids = NoticedRaids::read(db, notices, now)?;
     let concern = |notice: &NoticeRow| {
         let role = *roles.get(&(notice.user_id.clone(), notice.server_id.clone()))?;
-        let subject = notice.subject(&raids, now).filter(|_| role.may(Action::Watch))?;
+        let subject = subject(notice).filter(|_| role.may(Action::Watch))?;
         Some((notice.key(), NoticeConcern { subject, role }))
     };
     Ok(notices.iter().filter_map(concern).collect())

@@ -2,6 +2,8 @@
 //! its user's rules and when it is due ([`notice_steps`](crate::db::notice_steps)), and each of its deliveries one message
 //! by one channel ([`notice_messages`](crate::db::notice_messages)).
 
+use std::collections::BTreeSet;
+
 use diesel::prelude::*;
 use utoipa::ToSchema;
 
@@ -10,10 +12,10 @@ use crate::{
     db::{
         channels, disabled_channels,
         engine::{error::DbError, pool::Db},
-        schema::{deliveries, notices},
+        schema::{channels as channel_rows, deliveries, incident_acks, notices},
     },
     domain::{
-        channel::{ChannelFault, ChannelState, EMERGENCY_SPAN},
+        channel::{ChannelFault, ChannelKind, ChannelState, EMERGENCY_SPAN},
         escalation::FIRST_WITHIN,
         ids::{ChannelId, ServerId, UserId},
         time::Timestamp,
@@ -40,6 +42,8 @@ words! {
     }
 }
 
+/// In the place of a round: the message that says that the user has acknowledged.
+pub const ACKNOWLEDGED: i32 = -1;
 /// Digits of a message's id.
 const ID_DIGITS: usize = 32;
 
@@ -59,7 +63,7 @@ pub struct NoticeDelivery {
     pub incident_id: String,
     pub user_id: String,
     pub channel_id: String,
-    /// Rounds of the rules before this one.
+    /// Rounds of the rules before this one, or [`ACKNOWLEDGED`].
     pub round: i32,
     /// Attempts that failed.
     pub attempts: i32,
@@ -76,6 +80,11 @@ pub fn message_id(incident: &str, channel: &ChannelId, round: i32) -> String {
 }
 
 impl NoticeDelivery {
+    /// True for the message that says that the user has acknowledged.
+    pub fn is_acknowledgement(&self) -> bool {
+        self.round == ACKNOWLEDGED
+    }
+
     /// The notice that it belongs to.
     pub fn key(&self) -> NoticeKey {
         NoticeKey { incident: self.incident_id.clone(), user: self.user_id.as_str().into() }
@@ -117,6 +126,8 @@ pub enum DeliveryOutcome {
         /// The receipt of an emergency, which repeats.
         receipt: Option<String>,
     },
+    /// The channel has no word for it: nothing was sent.
+    Unsaid,
     /// With the next attempt, if there is one.
     Failed { status: Option<u16>, fault: ChannelFault, retry_at: Option<Timestamp> },
 }
@@ -152,6 +163,10 @@ pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Res
                 emergencies.extend(receipt.as_deref().map(|receipt| (attempt.delivery.id.as_str(), receipt)));
                 channels.push(attempt.sent_to());
             }
+            DeliveryOutcome::Unsaid => {
+                let unsaid = deliveries::table.find(&attempt.delivery.id);
+                diesel::update(unsaid).set(DeliveryEnd::new(NoticeDeliveryState::Cancelled, now)).execute(db)?;
+            }
             DeliveryOutcome::Failed { status, fault, retry_at } => {
                 note_failed(db, attempt, *status, *fault, *retry_at, now)?;
             }
@@ -166,6 +181,8 @@ pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Res
             .set((answer, DeliveryEnd::new(NoticeDeliveryState::Accepted, now)))
             .execute(db)?;
     }
+    let rung = ended.iter().filter(|attempt| attempt.rang_at(&accepted));
+    queue_acknowledged_meanwhile(db, &rung.map(|attempt| attempt.delivery.key()).collect(), now)?;
     for (id, receipt) in emergencies {
         let begun = (deliveries::receipt.eq(receipt), deliveries::rings_until.eq(now + EMERGENCY_SPAN));
         diesel::update(deliveries::table.find(id)).set(begun).execute(db)?;
@@ -174,10 +191,61 @@ pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Res
 }
 
 impl EndedAttempt {
+    /// True for an alarm among these messages, which were accepted.
+    fn rang_at(&self, accepted: &[(u16, &str)]) -> bool {
+        let is_accepted = accepted.iter().any(|(_, accepted)| *accepted == self.delivery.id);
+        !self.delivery.is_acknowledgement() && is_accepted
+    }
+
     /// The id of its channel, and the target's SHA-256.
     fn sent_to(&self) -> (&str, &str) {
         (&self.delivery.channel_id, &self.target_hash)
     }
+}
+
+/// Queues messages that say that the user has acknowledged the incident: one by each channel that took the alarm and has a
+/// word for it.
+pub fn queue_acknowledged(db: &mut Db, incident: &str, user: &UserId, now: Timestamp) -> Result<(), DbError> {
+    let says = [ChannelKind::WebPush.word(), ChannelKind::Webhook.word()];
+    let rung: Vec<String> = deliveries::table
+        .inner_join(channel_rows::table)
+        .filter(deliveries::incident_id.eq(incident))
+        .filter(deliveries::user_id.eq(user.as_str()))
+        .filter(deliveries::state.eq(NoticeDeliveryState::Accepted.word()))
+        .filter(deliveries::round.ge(0))
+        .filter(channel_rows::kind.eq_any(says))
+        .select(deliveries::channel_id)
+        .distinct()
+        .load(db)?;
+    for channel in rung {
+        let new = (
+            deliveries::id.eq(message_id(incident, &ChannelId::from(channel.as_str()), ACKNOWLEDGED)),
+            deliveries::incident_id.eq(incident),
+            deliveries::user_id.eq(user.as_str()),
+            deliveries::channel_id.eq(&channel),
+            deliveries::round.eq(ACKNOWLEDGED),
+            deliveries::state.eq(NoticeDeliveryState::Queued.word()),
+            deliveries::attempts.eq(0),
+            deliveries::queued_at.eq(now),
+            deliveries::due_at.eq(now),
+            deliveries::urgent.eq(false),
+        );
+        let insert = diesel::insert_into(deliveries::table).values(new).on_conflict_do_nothing();
+        on_backend!(db, |db| insert.execute(db))?;
+    }
+    Ok(())
+}
+
+/// Queues them for notices whose alarm was on its way when the user acknowledged.
+fn queue_acknowledged_meanwhile(db: &mut Db, rung: &BTreeSet<NoticeKey>, now: Timestamp) -> Result<(), DbError> {
+    let incidents: BTreeSet<&str> = rung.iter().map(|key| key.incident.as_str()).collect();
+    if incidents.is_empty() {
+        return Ok(());
+    }
+    let acks = incident_acks::table.filter(incident_acks::incident_id.eq_any(incidents));
+    let acks: Vec<(String, String)> = acks.select((incident_acks::incident_id, incident_acks::user_id)).load(db)?;
+    let acks = acks.into_iter().map(|(incident, user)| NoticeKey { incident, user: user.into() });
+    acks.filter(|key| rung.contains(key)).try_for_each(|key| queue_acknowledged(db, &key.incident, &key.user, now))
 }
 
 fn note_failed(
@@ -246,6 +314,7 @@ pub fn stored(db: &mut Db, ids: &[String]) -> Result<Vec<NoticeDelivery>, DbErro
 pub fn end_alone(db: &mut Db, attempt: &EndedAttempt, now: Timestamp) -> Result<(), DbError> {
     let state = match attempt.outcome {
         DeliveryOutcome::Accepted { .. } => NoticeDeliveryState::Accepted,
+        DeliveryOutcome::Unsaid => NoticeDeliveryState::Cancelled,
         DeliveryOutcome::Failed { .. } => NoticeDeliveryState::Failed,
     };
     let reason = (state == NoticeDeliveryState::Failed).then(|| ChannelFault::Unreadable.word());

@@ -13,6 +13,8 @@ words! {
         Opened = "raid.opened",
         /// Not acknowledged, and said once more.
         Repeated = "raid.repeated",
+        /// Acknowledged by the user: what rang may stop.
+        Acknowledged = "raid.acknowledged",
         /// An event that is no raid, and never said again.
         Event = "event",
         /// The registration for the game's pushes is about to end.
@@ -76,17 +78,19 @@ impl AlarmNotice {
         let place = if self.grid.is_empty() { String::new() } else { format!(", {}", self.grid) };
         match (self.event, self.drill) {
             (NoticeEvent::Test, _) => "Test: alarms reach you here".to_owned(),
+            (NoticeEvent::Acknowledged, _) => format!("Acknowledged: {name}{place}"),
             _ if self.is_quiet() => name,
             (_, true) => format!("DRILL {name}{place}"),
             (_, false) => format!("RAID {name}{place}"),
         }
     }
 
-    /// True for what is no raid: no sleeper is woken.
+    /// True for what is no raid, or one that is acknowledged: no sleeper is woken.
     pub fn is_quiet(&self) -> bool {
         match self.event {
             NoticeEvent::Opened | NoticeEvent::Repeated | NoticeEvent::Test => false,
             NoticeEvent::Event
+            | NoticeEvent::Acknowledged
             | NoticeEvent::RegistrationEnds
             | NoticeEvent::RegistrationEnded
             | NoticeEvent::ChannelDisabled
@@ -129,6 +133,9 @@ impl AlarmNotice {
         }
         if self.late {
             text.push_str("\nThe game sent it long before it reached us.");
+        }
+        if self.event == NoticeEvent::Acknowledged {
+            text.push_str("\nYou have acknowledged it.");
         }
         if self.event == NoticeEvent::Repeated {
             text.push_str("\nNo one has acknowledged it on your account.");
@@ -177,6 +184,10 @@ pub mod tests {
         assert_eq!(drill.title(), "DRILL Front @everyone door");
         let text = "Demo Island\nIt went off at 22:13:20 UTC.\nNo one has acknowledged it on your account.";
         assert_eq!(drill.text(), text);
+        let acknowledged = AlarmNotice { count: 1, ..notice(NoticeEvent::Acknowledged) };
+        let text = "Demo Island\nIt went off at 22:13:20 UTC.\nYou have acknowledged it.";
+        assert_eq!((&*acknowledged.title(), &*acknowledged.text()), ("Acknowledged: Front @everyone door, H12", text));
+        assert!(acknowledged.is_quiet());
         let event = AlarmNotice { alarm_name: "Nox died".to_owned(), count: 1, ..notice(NoticeEvent::Event) };
         assert_eq!((&*event.title(), &*event.text()), ("Nox died", "Demo Island\nH12, at 22:13:20 UTC."));
         let ends =

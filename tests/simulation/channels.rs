@@ -434,6 +434,7 @@ impl Judge {
             let late = stored.messages.iter().find(|message| {
                 message.incident == *incident
                     && message.user == USERS[0]
+                    && message.round >= 0
                     && message.queued_at > *acked + TimeDelta::seconds(2)
             });
             if let Some(late) = late {

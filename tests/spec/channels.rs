@@ -191,9 +191,19 @@ async fn an_alarm_is_sent_until_its_user_acknowledges_it_by_the_link() {
     let acknowledged = base.alice.get(&alarms).await.json();
     assert_eq!(acknowledged["alarms"][0]["acks"].as_object().unwrap().len(), 1);
 
+    // The program behind the webhook hears of it once.
+    let incident = &message["data"]["incident"];
+    let said = base.receiver.next().await.json();
+    assert_eq!((&said["type"], &said["data"]["incident"]), (&json!("raid.acknowledged"), incident));
+    assert_eq!(said["data"]["ackUrl"], Value::Null);
+    stranger.post(&path, None).await;
+
     base.app.clock.advance(Duration::seconds(600));
     let another = base.drill().await;
     assert_eq!(base.receiver.next().await.json()["data"]["incident"], another, "of the first nothing more is sent");
+    let deliveries = format!("{alarms}/{}/deliveries", incident.as_str().unwrap());
+    let listed = base.alice.get(&deliveries).await.json();
+    assert_eq!(listed["deliveries"].as_array().unwrap().len(), 2, "messages of the alarm alone: {listed}");
     stranger.get(&path[..path.len() - 1]).await.expect_problem(404, "not_found");
     base.app.clock.advance(Duration::hours(24));
     stranger.get(&path).await.expect_problem(404, "not_found");
@@ -207,6 +217,7 @@ async fn the_link_of_an_incident_that_was_merged_acknowledges_the_whole() {
     let path = ack_path(&base.receiver.next().await.json());
     let alarms = format!("/paired-servers/{}/alarms", base.server);
     assert!(base.app.browser().post(&path, None).await.status == 200);
+    assert_eq!(base.receiver.next().await.json()["type"], "raid.acknowledged");
     base.app.clock.advance(Duration::seconds(600));
     let whole = base.drill().await;
     base.receiver.next().await;
@@ -235,6 +246,7 @@ async fn an_open_dashboard_acknowledges_for_the_channels_too() {
     let is_acknowledged =
         |state: &Value| state["raids"][&incident]["acks"].as_object().is_some_and(|acks| !acks.is_empty());
     client.until(&base.server, is_acknowledged).await;
+    assert_eq!(base.receiver.next().await.json()["type"], "raid.acknowledged");
     base.app.clock.advance(Duration::seconds(180));
     let another = base.drill().await;
     assert_eq!(base.receiver.next().await.json()["data"]["incident"], another);

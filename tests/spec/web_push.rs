@@ -126,6 +126,39 @@ async fn the_strictest_push_service_takes_an_alarm_and_a_test() {
 }
 
 #[actix_web::test]
+async fn an_acknowledgement_takes_the_place_of_the_alarm_on_each_device_without_a_sound() {
+    let mut woken = woken().await;
+    let key = woken.key.clone();
+    let mut endpoints = Vec::new();
+    for _ in 0..2 {
+        let endpoint = woken.service.subscribe(Some(&key));
+        let channel = json!({ "kind": "webPush", "name": "Phone", "subscription": subscription(&endpoint) });
+        assert_eq!(woken.alice.post("/channels", Some(&channel)).await.status, 201);
+        endpoints.push(endpoint);
+    }
+    woken.raid().await;
+    woken.until_asked(2).await;
+    let topic = woken.service.waiting(&endpoints[0])[0].headers.topic.clone();
+    let alarms = format!("/paired-servers/{}/alarms", woken.server);
+    let list = woken.alice.get_until(&alarms, |list| list["alarms"][0]["incident"].is_string()).await;
+    let incident = list["alarms"][0]["incident"].as_str().unwrap().to_owned();
+    let ack = format!("{alarms}/{incident}/ack");
+    for _ in 0..2 {
+        assert_eq!(woken.alice.post(&ack, None).await.status, 200);
+    }
+    woken.until_asked(4).await;
+    for endpoint in &endpoints {
+        let [push] = &woken.service.waiting(endpoint)[..] else { panic!("one took the place of the other") };
+        assert_eq!((&push.headers.topic, &*push.headers.urgency), (&topic, "normal"));
+    }
+    woken.drill().await;
+    woken.until_asked(6).await;
+    assert!(woken.service.refused().is_empty());
+    let waiting = endpoints.iter().map(|endpoint| woken.service.waiting(endpoint).len());
+    assert_eq!(waiting.collect::<Vec<_>>(), [2, 2], "the alarm's and the drill's");
+}
+
+#[actix_web::test]
 async fn faults_that_pass_are_tried_again_after_the_pause_that_is_asked_for() {
     let mut woken = woken().await;
     let key = woken.key.clone();

@@ -12,6 +12,8 @@ const BASE = "https://base.example";
 function started() {
   const listeners = {};
   const shown = [];
+  /** Those that are open, by tag. */
+  const open = new Map();
   const called = [];
   const opened = [];
   const registration = {
@@ -19,8 +21,11 @@ function started() {
     showNotification: async (title, options) => {
       // As browsers do it.
       if (options.silent && options.vibrate) throw new TypeError("a silent notification does not vibrate");
-      shown.push({ title, ...options });
+      const notification = { title, ...options, close: () => open.delete(options.tag) };
+      shown.push(notification);
+      open.set(options.tag, notification);
     },
+    getNotifications: async ({ tag }) => [open.get(tag)].filter(Boolean),
   };
   const self = {
     addEventListener: (name, listener) => {
@@ -50,7 +55,7 @@ function started() {
   };
   const press = (notification, action) =>
     happen("notificationclick", { action, notification: { ...notification, close() {} } });
-  return { push, press, shown, called, opened };
+  return { push, press, shown, open, called, opened };
 }
 
 test("only a message that is silent neither buzzes nor stays", async () => {
@@ -100,4 +105,25 @@ test("a message without words still wakes", async () => {
     assert.deepEqual([title, body, tag], ["An alarm of your base", "Open the dashboard to see it.", "alarm"]);
     assert.ok(vibrate);
   }
+});
+
+test("an acknowledgement elsewhere takes the place of an alarm in silence, and stays nowhere else", async () => {
+  const { push, shown, open } = started();
+  const acknowledged = {
+    event: "raid.acknowledged",
+    ackUrl: null,
+    notification: { title: "Acknowledged: Front door", body: "My base", tag: "raid", silent: true },
+  };
+  await push({ event: "raid.opened", notification: { title: "RAID", body: "Now", tag: "raid", silent: false } });
+  await push(acknowledged);
+  const { title, silent, requireInteraction, actions } = open.get("raid");
+  assert.deepEqual(
+    [title, silent, requireInteraction, actions.length],
+    [acknowledged.notification.title, true, undefined, 0],
+  );
+
+  // This device acknowledged it, and its notification is closed.
+  open.clear();
+  await push(acknowledged);
+  assert.deepEqual([shown.length, open.size], [3, 0], "a push that shows nothing costs the permission");
 });

@@ -490,5 +490,6 @@ fn events_of_an_hour_are_bounded_and_old_ones_are_not_sent() {
     });
 }
 
+mod acknowledged;
 mod endings;
 mod late;

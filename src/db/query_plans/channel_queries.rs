@@ -63,6 +63,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
         notice_messages::due(db, now(), lane, &load).unwrap();
     }
     notices::note_outcomes(db, &[ended_attempt(key)], now()).unwrap();
+    notices::queue_acknowledged(db, key, user, now()).unwrap();
     emergencies::over(db, now(), None, 9).unwrap();
     emergencies::note_ended(db, key).unwrap();
     emergencies::of_channel(db, user, &key.into(), now()).unwrap();

@@ -26,17 +26,23 @@ worker.addEventListener("pushsubscriptionchange", (/** @type {any} */ event) =>
 );
 
 /** Shows the message of a push. @param {any} data of the event */
-function alarm(data) {
+async function alarm(data) {
   const message = read(data);
   const { title, body, tag, navigate, silent } = message.notification ?? {};
-  return show(title ?? UNREADABLE.title, {
+  const isOver = message.event === "raid.acknowledged" && !(await shown(tag)).length;
+  await show(title ?? UNREADABLE.title, {
     body: body ?? UNREADABLE.body,
     tag,
     silent: silent === true,
     ackUrl: own(message.ackUrl),
     navigate: own(navigate),
   });
+  // Here no notification waits for that any longer: a push must show one, but it need not stay.
+  if (isOver) for (const notification of await shown(tag)) notification.close();
 }
+
+/** The notifications with this tag. @param {string | undefined} tag @returns {Promise<any[]>} */
+const shown = (tag) => worker.registration.getNotifications({ tag });
 
 /** The URL if it is of this service, otherwise undefined: no message leads elsewhere. @param {string} url */
 function own(url) {

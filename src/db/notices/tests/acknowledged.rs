@@ -1,0 +1,77 @@
+//! Messages that say that the user has acknowledged.
+
+use super::*;
+
+/// The alarm went off, and all of its messages that are due then were taken; gives them.
+fn rung(pool: &Pool, server: &ServerId) -> Vec<NoticeDelivery> {
+    let first: Vec<ChannelId> = vec!["browser".into(), "ntfy".into()];
+    let steps = vec![EscalationStep { after_seconds: 0, channels: first }];
+    put_rules(pool, server, "owner", &AlarmRules { steps, ..AlarmRules::default() });
+    ring(pool, server, 1);
+    step(pool, later(0));
+    sent(pool, later(0))
+}
+
+fn acknowledge(pool: &Pool, server: &ServerId, user: &str, at: Timestamp) {
+    pool.write_blocking(|db| incidents::acknowledge(db, server, "incident", &user.into(), at)).unwrap().unwrap();
+}
+
+#[test]
+fn what_rang_and_has_a_word_for_it_hears_of_the_acknowledgement_once() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        for message in rung(pool, &server) {
+            end(pool, &message, &ACCEPTED, later(1));
+        }
+        acknowledge(pool, &server, "owner", later(2));
+        acknowledge(pool, &server, "owner", later(3));
+        let said = sent(pool, later(3));
+        assert_eq!(channels_of(&said), ["browser"], "ntfy has no word for it, and the guest's webhook rings on");
+        assert!(said[0].is_acknowledgement());
+        end(pool, &said[0], &ACCEPTED, later(4));
+        acknowledge(pool, &server, "owner", later(5));
+        assert_eq!(sent(pool, later(5)), []);
+        let listed = pool.read_blocking(|db| crate::db::deliveries::list(db, "incident", &"owner".into())).unwrap();
+        assert_eq!(listed.len(), 2, "the messages of the alarm alone");
+
+        acknowledge(pool, &server, "guest", later(6));
+        assert_eq!(channels_of(&sent(pool, later(6))), ["hook"]);
+        assert_eq!(channels_of(&sent(pool, later(3_600))), ["hook"], "a program wants it late");
+    });
+}
+
+#[test]
+fn a_message_that_was_on_its_way_is_followed_by_the_acknowledgement_and_what_never_rang_by_none() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        let rung = rung(pool, &server);
+        acknowledge(pool, &server, "owner", later(1));
+        let of_owner = rung.iter().filter(|message| message.user_id == "owner");
+        assert_eq!(channels_of(&sent(pool, later(1))), ["hook"], "none of the owner's was taken yet");
+        let browser = of_owner.clone().find(|message| message.channel_id == "browser").unwrap();
+        end(pool, browser, &ACCEPTED, later(2));
+        let said: Vec<_> = sent(pool, later(2)).into_iter().filter(|message| message.user_id == "owner").collect();
+        assert_eq!(channels_of(&said), ["browser"]);
+        let failed =
+            DeliveryOutcome::Failed { status: Some(503), fault: ChannelFault::Unavailable, retry_at: Some(later(9)) };
+        end(pool, &said[0], &failed, later(3));
+        assert_eq!(sent(pool, later(9)).iter().filter(|message| message.is_acknowledgement()).count(), 1);
+        assert_eq!(sent(pool, later(3_600)).iter().filter(|message| message.is_acknowledgement()).count(), 0);
+    });
+}
+
+#[test]
+fn a_channel_without_a_word_for_it_is_not_asked_again() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        for message in rung(pool, &server) {
+            end(pool, &message, &ACCEPTED, later(1));
+        }
+        acknowledge(pool, &server, "guest", later(2));
+        let [said] = &sent(pool, later(2))[..] else { panic!("the webhook's alone") };
+        end(pool, said, &DeliveryOutcome::Unsaid, later(3));
+        assert_eq!(sent(pool, later(3_600)), []);
+        let channel = pool.read_blocking(|db| channels::get(db, &"hook".into())).unwrap().unwrap();
+        assert_eq!(channel.accepted_at, Some(later(1)), "nothing was sent");
+    });
+}
