@@ -1,4 +1,4 @@
-//! Sends the first messages of alarms that were delivered before the database had them. Who watches, by which channels and
+//! Sends the first messages of alarms that the database does not have, or of which nothing came since it has them. Who watches, by which channels and
 //! rules, is asked of the database if it still gives that, and known from memory otherwise. All that follows, such as the
 //! next steps and attempts, begins when the database has the alarm: its rows get the outcomes by the
 //! [ids of the messages](crate::db::notices::message_id).
@@ -14,7 +14,7 @@ use chrono::TimeDelta;
 use tokio::{
     select,
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::{
@@ -53,6 +53,10 @@ const MOST_WATCHERS: usize = 100_000;
 /// For so long the database is waited for, and then not asked for a while.
 const ASKED_FOR: Duration = Duration::from_millis(500);
 const NOT_ASKED_FOR: Duration = Duration::from_secs(10);
+/// For so long the worker has time for an alarm that the database has.
+const SENT_WITHIN: Duration = Duration::from_secs(2);
+/// Alarms for which it has, at once; those beyond wait for it alone.
+const MOST_STORED: usize = 10_000;
 /// Messages that wait for a turn, and for how long; the database has the others sent.
 const MOST_WAITING: usize = 5_000;
 const WAITS: TimeDelta = TimeDelta::minutes(1);
@@ -107,8 +111,10 @@ pub(super) async fn read_all(channels: &Channels) -> Result<WatchersByServer, Db
 /// Sends alarms as they come.
 pub(super) async fn send(channels: Arc<Channels>, known: &RefCell<WatchersByServer>) {
     let (attempts, turns, asked_from) = (JoinSet::new(), LaneTurns::default(), Instant::now());
-    let mut sender = EarlySender { channels: channels.clone(), attempts, turns, waiting: VecDeque::new(), asked_from };
+    let (stored, waiting) = (VecDeque::new(), VecDeque::new());
+    let mut sender = EarlySender { channels: channels.clone(), attempts, turns, stored, waiting, asked_from };
     loop {
+        let (next_look, are_any) = (sender.next_look(), !sender.stored.is_empty());
         select! {
             Some(ended) = sender.attempts.join_next() => {
                 ended.into_iter().for_each(|ended| sender.end(ended));
@@ -117,8 +123,12 @@ pub(super) async fn send(channels: Arc<Channels>, known: &RefCell<WatchersByServ
                 }
             }
             alarms = channels.early_alarms.take() => {
-                let incident = alarms.first().map_or("", |alarm| &*alarm.incident.id).to_owned();
-                panics::caught(Part::Channels, &incident, sender.take(alarms, known)).await;
+                let early = sender.put_stored_aside(alarms);
+                sender.take(early, known).await;
+            }
+            () = sleep_until(next_look), if are_any => {
+                let stuck = sender.stuck();
+                sender.take(stuck, known).await;
             }
         }
         sender.begin();
@@ -129,6 +139,8 @@ struct EarlySender {
     channels: Arc<Channels>,
     attempts: JoinSet<Attempted>,
     turns: LaneTurns,
+    /// Alarms that the database has, and since when.
+    stored: VecDeque<(Instant, EarlyAlarm)>,
     /// Messages without a turn, and since when.
     waiting: VecDeque<(Moment, SendableMessage)>,
     /// From then on the database is asked.
@@ -141,8 +153,36 @@ impl EarlySender {
         self.channels.early.end(ended, self.channels.clock.moment());
     }
 
+    /// Puts those aside for which the worker has time; gives the others.
+    fn put_stored_aside(&mut self, alarms: Vec<EarlyAlarm>) -> Vec<EarlyAlarm> {
+        let (stored, early): (Vec<_>, Vec<_>) = alarms.into_iter().partition(|alarm| alarm.is_stored);
+        let (now, room) = (Instant::now(), MOST_STORED.saturating_sub(self.stored.len()));
+        self.stored.extend(stored.into_iter().take(room).map(|alarm| (now, alarm)));
+        early
+    }
+
+    /// When the time of the worker is over for the first of them.
+    fn next_look(&self) -> Instant {
+        self.stored.front().map_or_else(Instant::now, |(since, _)| *since + SENT_WITHIN)
+    }
+
+    /// The alarms whose time is over, and at which the worker could not look.
+    fn stuck(&mut self) -> Vec<EarlyAlarm> {
+        let now = Instant::now();
+        let is_over = |(since, _): &(Instant, EarlyAlarm)| *since + SENT_WITHIN <= now;
+        let count = self.stored.iter().take_while(|stored| is_over(stored)).count();
+        let over = self.stored.drain(..count);
+        over.filter(|(since, _)| !self.channels.has_looked_since(*since)).map(|(_, alarm)| alarm).collect()
+    }
+
     /// Takes the messages of these alarms that are due now.
     async fn take(&mut self, alarms: Vec<EarlyAlarm>, known: &RefCell<WatchersByServer>) {
+        let Some(first) = alarms.first() else { return };
+        let incident = first.incident.id.clone();
+        panics::caught(Part::Channels, &incident, self.take_messages(alarms, known)).await;
+    }
+
+    async fn take_messages(&mut self, alarms: Vec<EarlyAlarm>, known: &RefCell<WatchersByServer>) {
         let servers = alarms.iter().map(|alarm| alarm.server.to_string()).collect();
         let stored = self.ask(servers).await;
         let now = self.channels.clock.moment();

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use chrono::TimeDelta;
-use tokio::sync::{Notify, futures::Notified};
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::Instant,
+};
 use url::Url;
 
 use crate::{
@@ -47,6 +50,8 @@ pub struct Channels {
     pub vapid: OnceLock<Arc<VapidKey>>,
     /// Notified when outcomes of messages were stored.
     pub news: Notify,
+    /// When the worker's last look that was good began; none: there was none.
+    pub good_look: Mutex<Option<Instant>>,
     /// Since when the worker finds that the database fails; none: its last look was good.
     pub failing_since: Mutex<Option<Moment>>,
     /// Alarms that are sent before the database has them, and their messages.
@@ -63,9 +68,17 @@ impl Channels {
     }
 
     /// Notes how a look of the worker that began then ended.
-    pub fn note_look(&self, began: Moment, is_good: bool) {
+    pub fn note_look(&self, (began, at): (Moment, Instant), is_good: bool) {
+        if is_good {
+            *self.good_look.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        }
         let mut since = self.failing_since.lock().unwrap_or_else(PoisonError::into_inner);
         *since = if is_good { None } else { Some(since.unwrap_or(began)) };
+    }
+
+    /// True if a look of the worker that was good began then or later.
+    pub fn has_looked_since(&self, at: Instant) -> bool {
+        self.good_look.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|look| look >= at)
     }
 
     /// For how long the worker has found that the database fails; 0: it does not.

@@ -10,7 +10,7 @@ use std::{
 use chrono::TimeDelta;
 use tokio::{
     task::JoinSet,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 
 use crate::{
@@ -80,7 +80,7 @@ pub async fn run(channels: Arc<Channels>) {
             _ = looks.tick() => {}
         }
         worker.report();
-        let began = worker.channels.clock.moment();
+        let began = (worker.channels.clock.moment(), Instant::now());
         let turn = panics::caught(Part::Channels, "", worker.turn()).await;
         if let Some(turn) = &turn {
             worker.channels.note_look(began, turn.is_ok());

@@ -1,5 +1,4 @@
-//! Alarms that were delivered before the database had them, on their way to the channels: a sleeper is woken also while
-//! it is stuck.
+//! Alarms on their way to the channels without the database: a sleeper is woken also while it is stuck.
 
 use std::{
     collections::VecDeque,
@@ -13,11 +12,13 @@ use crate::{db::incidents::StoredIncident, domain::ids::ServerId};
 /// Alarms that wait to be taken: a burst of all servers. Others ring once the database has them.
 const MOST: usize = 10_000;
 
-/// An alarm that opened an incident, which the database does not have yet.
+/// An alarm that opened an incident.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlyAlarm {
     pub server: ServerId,
     pub incident: StoredIncident,
+    /// The database has it, and may be stuck since.
+    pub is_stored: bool,
 }
 
 /// The alarms that wait to be taken.
@@ -34,7 +35,7 @@ impl EarlyAlarms {
         if waiting.len() < MOST {
             waiting.push_back(alarm);
             self.news.notify_one();
-        } else {
+        } else if !alarm.is_stored {
             let incident = alarm.incident.id.as_str();
             log::warn!(incident; "an alarm waits for the database to be sent by channels: too many came at once");
         }

@@ -156,6 +156,7 @@ impl Foundation {
             urls: urls.clone(),
             vapid: Default::default(),
             news: Default::default(),
+            good_look: Default::default(),
             failing_since: Default::default(),
             early_alarms: self.early_alarms.clone(),
             early: Default::default(),

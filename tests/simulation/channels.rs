@@ -172,6 +172,7 @@ impl Service {
             urls: PublicUrls { base: url(), frontend: url(), admin: url(), relay: None },
             vapid: Default::default(),
             news: Default::default(),
+            good_look: Default::default(),
             failing_since: Default::default(),
             early_alarms: Default::default(),
             early: Default::default(),

@@ -92,6 +92,7 @@ impl Receiver {
             urls: PublicUrls { base: url(), frontend: url(), admin: url(), relay: None },
             vapid: Default::default(),
             news: Default::default(),
+            good_look: Default::default(),
             failing_since: Default::default(),
             early_alarms: Default::default(),
             early: Default::default(),
@@ -244,7 +245,11 @@ async fn ring_from_memory(pool: &Pool) {
     for number in 0..USERS {
         let (server, id) = (format!("user{number}").as_str().into(), format!("raid{number}"));
         let (incident, _) = testing::incident_write(&id, 1).incidents.remove(&id).unwrap();
-        channels.early_alarms.add(EarlyAlarm { server, incident: StoredIncident::unheard(id, incident) });
+        channels.early_alarms.add(EarlyAlarm {
+            server,
+            incident: StoredIncident::unheard(id, incident),
+            is_stored: false,
+        });
     }
     let sending = actix::spawn(async move { early::send(channels, &known).await });
     receiver.until(SECOND, USERS).await;

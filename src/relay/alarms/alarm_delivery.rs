@@ -335,10 +335,10 @@ impl AlarmDelivery {
                 false => self.log_joined(&incident, id),
             }
         }
-        let early = write.incidents.get(&incident).filter(|_| opened).map(|(facts, _)| facts.clone());
+        let opening = write.incidents.get(&incident).filter(|_| opened).map(|(facts, _)| facts.clone());
         let kept = self.ledger.write_alarm(write, received_at).await;
-        if let Some(facts) = early.filter(|_| kept != SavedTo::Database) {
-            self.wake_early(incident, facts);
+        if let Some(facts) = opening {
+            self.wake(incident, facts, kept == SavedTo::Database);
         }
         if let Some(line) = &mut line {
             line.note_kept(kept);
@@ -349,14 +349,14 @@ impl AlarmDelivery {
         (kept, IncidentNews { received_at, opened: line, undelivered, ..IncidentNews::of(changes) })
     }
 
-    /// Gives a raid that the database does not have to the channels. The next process does it for one that ends.
-    fn wake_early(&self, id: String, incident: Incident) {
+    /// Gives a raid to the channels, which send it if the database does not. The next process does it for one that ends.
+    fn wake(&self, id: String, incident: Incident, is_stored: bool) {
         let journal = &self.context.journal;
         if journal.unsaved_alarms.is_ending() || journal.is_deleted(&self.server) {
             return;
         }
-        let incident = StoredIncident::unheard(id, incident);
-        self.context.early_alarms.add(EarlyAlarm { server: self.server.clone(), incident });
+        let (server, incident) = (self.server.clone(), StoredIncident::unheard(id, incident));
+        self.context.early_alarms.add(EarlyAlarm { server, incident, is_stored });
     }
 
     /// Logs that an alarm is part of a known incident; `alarm` is its id in the ledger.

@@ -61,3 +61,28 @@ async fn a_stuck_database_lets_no_one_sleep_and_each_channel_rings_once() {
     );
     assert_ne!(repeated.header("webhook-id"), rung.header("webhook-id"));
 }
+
+#[actix_web::test]
+async fn an_alarm_that_the_database_took_and_cannot_give_rings_once_too() {
+    let mut base = base().await;
+    add_webhook(&mut base.alice, &base.receiver, "/hook").await;
+    let file = base.app.directory().join("test.db");
+    let rename = |from: &str, to: &str| {
+        let mut db = SqliteConnection::establish(file.to_str().unwrap()).unwrap();
+        db.batch_execute(&format!("PRAGMA busy_timeout = 10000; ALTER TABLE {from} RENAME TO {to}")).unwrap();
+    };
+    rename("deliveries", "deliveries_away");
+    drop(base.raid().await);
+    let rung = base.receiver.next().await.json();
+    assert_eq!(rung["type"], "raid.opened");
+    let alarms = format!("/paired-servers/{}/alarms", base.server);
+    let list = base.alice.get_until(&alarms, |list| list["alarms"][0]["incident"].is_string()).await;
+    let incident = list["alarms"][0]["incident"].as_str().unwrap();
+    assert_eq!(rung["data"]["incident"], incident);
+
+    rename("deliveries_away", "deliveries");
+    let is_accepted = |list: &Value| list["deliveries"][0]["state"] == "accepted";
+    base.alice.get_until(&format!("{alarms}/{incident}/deliveries"), is_accepted).await;
+    let another = base.drill().await;
+    assert_eq!(base.receiver.next().await.json()["data"]["incident"], another, "the raid is not sent again");
+}
