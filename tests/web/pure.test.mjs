@@ -13,9 +13,10 @@ import { barsOf, totalOf } from "../../src/web/files/more/sessions.js";
 import { credentialNote, lostChannels, stepsOf } from "../../src/web/files/more/steps.js";
 import { headersOf } from "../../src/web/files/more/template-headers.js";
 import { addressOf, readOptions, sectionsOf } from "../../src/web/files/overlay/options.js";
-import { sentence, shown, toRaise } from "../../src/web/files/raid.js";
+import { acknowledgedBy, sentence, shown, toRaise } from "../../src/web/files/raid.js";
 import { found, offersOf, pointsOf } from "../../src/web/files/shops/offers.js";
 import { duration } from "../../src/web/files/ui/time.js";
+import { RAID } from "../../src/web/files/words/raid.js";
 
 const NOW = Date.parse("2026-11-26T03:00:00Z");
 const at = (seconds) => new Date(NOW + seconds * 1000).toISOString();
@@ -54,6 +55,17 @@ test("what is not acknowledged is shown, the newest first; what is, for five min
     [open, known].map((list) => list.map(({ id }) => id)),
     [["e", "a", "b"], ["c"]],
   );
+});
+
+test("those who took note of a raid are named in their order, as far as their names are known", () => {
+  const names = { me: "you", friend: "Marlow" };
+  const { raid } = incident("a", { acks: { me: at(-5), gone: at(-8), friend: at(-9) } });
+  const by = acknowledgedBy(raid, (user) => names[user] ?? "");
+  assert.deepEqual(by, ["Marlow", "you"]);
+  assert.equal(RAID.known(by, "5 s ago"), "Acknowledged by Marlow and you 5 s ago.");
+  assert.equal(RAID.known([], "5 s ago"), "Acknowledged 5 s ago.");
+  assert.equal(RAID.knownToOthers(["Ada", "Bo", "Cy"]), "acknowledged by Ada, Bo and Cy");
+  assert.equal(RAID.knownToOthers([]), "acknowledged");
 });
 
 test("a raid is one sentence that begins with RAID", () => {

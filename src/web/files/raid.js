@@ -36,6 +36,15 @@ export function shown(incidents, me, now) {
 }
 
 /**
+ * The names of those who took note of it, the first one first; those of whom there is no name are left out.
+ * @param {Relay["Incident"]} raid @param {(user: string) => string} nameOf empty where it is not known
+ */
+export function acknowledgedBy({ acks }, nameOf) {
+  const inOrder = Object.entries(acks).sort(([, a], [, b]) => (a < b ? -1 : 1));
+  return inOrder.map(([user]) => nameOf(user)).filter(Boolean);
+}
+
+/**
  * The incidents to raise: those that are open for this user and were not raised yet. Marks them as raised.
  * @param {Incident[]} incidents @param {string} me @param {number} now @param {Set<string>} raised ids
  * @returns {Incident[]}

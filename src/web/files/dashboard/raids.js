@@ -1,12 +1,13 @@
 // The raid bar: an alarm that cannot be missed, until the player takes note of it.
 
 import { notify, Siren, TabSignal, withdraw } from "../attention.js";
-import { isUnknown, sentence, shown, toRaise } from "../raid.js";
+import { acknowledgedBy, isUnknown, sentence, shown, toRaise } from "../raid.js";
 import { bdi, button, clean, fill, h, icon, text } from "../ui/dom.js";
 import { ago, everySecond, now } from "../ui/time.js";
 import { RAID } from "../words/raid.js";
 import { SHELL } from "../words/shell.js";
 import { incidents, live, nameOf, on, show } from "./live.js";
+import { personName } from "./people.js";
 
 /** Incidents that go on and are shown whole, on a phone one; the others are counted. One is shown whole in any case. */
 const WHOLE = 2;
@@ -62,7 +63,7 @@ export function raidBars({ flyTo }) {
     const bars = [...open.slice(0, whole), ...known.slice(0, 1)];
     const now = JSON.stringify([
       whole,
-      bars.map(({ id, raid }) => [id, raid, faults.get(id)]),
+      bars.map((incident) => [incident.id, incident.raid, faults.get(incident.id), namesOf(incident)]),
       open.length,
       live.servers.size,
     ]);
@@ -74,8 +75,12 @@ export function raidBars({ flyTo }) {
     fill(element, rows);
   }
 
+  /** Those who took note of it. @param {Incident} incident */
+  const namesOf = ({ serverId, raid }) => acknowledgedBy(raid, (user) => clean(personName(serverId, user)));
+
   /** @param {Incident} incident */
-  function openBar({ serverId, serverName, id, raid }) {
+  function openBar(incident) {
+    const { serverId, serverName, id, raid } = incident;
     const age = h("span", { class: "age", "data-time": raid.lastAt }, ago(raid.lastAt));
     const server = live.servers.size > 1 ? [bdi(serverName), " · "] : [];
     const facts = [
@@ -85,6 +90,7 @@ export function raidBars({ flyTo }) {
       raid.endedAt && ` · ${RAID.over}`,
       raid.late && ` · ${RAID.late}`,
       raid.drill && ` · ${RAID.drill}`,
+      Object.keys(raid.acks).length > 0 && ` · ${RAID.knownToOthers(namesOf(incident))}`,
     ];
     const fault = faults.get(id);
     return h(
@@ -122,7 +128,8 @@ export function raidBars({ flyTo }) {
   }
 
   /** @param {Incident} incident */
-  function knownBar({ serverId, raid }) {
+  function knownBar(incident) {
+    const { serverId, raid } = incident;
     const at = Object.values(raid.acks).sort().at(-1);
     return h(
       "div",
@@ -134,7 +141,7 @@ export function raidBars({ flyTo }) {
         `${RAID.title} ${clean(raid.grid)} · `,
         bdi(raid.alarmName),
         " ",
-        h("span", { class: "quiet" }, RAID.known(ago(at ?? null))),
+        h("span", { class: "quiet" }, RAID.known(namesOf(incident), ago(at ?? null))),
       ),
       h(
         "div",

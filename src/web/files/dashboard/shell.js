@@ -2,6 +2,7 @@
 
 import { API, get, PAGES } from "../api.js";
 import { LiveMap } from "../map/map.js";
+import { isUnknown } from "../raid.js";
 import { attribute, button, empty, fill, h, icon, text } from "../ui/dom.js";
 import { everySecond, until } from "../ui/time.js";
 import { LINKS, SHELL } from "../words/shell.js";
@@ -167,7 +168,7 @@ export function drawShell(root) {
   open(narrow.matches ? "map" : TABS.includes(kept) ? kept : "team");
 
   function badges() {
-    const count = incidents().filter(({ raid }) => raid.endedAt === null && !raid.acks[live.me.id]).length;
+    const count = incidents().filter(({ raid }) => raid.endedAt === null && isUnknown(raid, live.me.id)).length;
     const { badge } = tabs[0];
     badge.hidden = count === 0;
     badge.className = "badge is-raid";
@@ -227,9 +228,17 @@ function notes(element) {
   everySecond(updateLink);
   on("signedOut", () => (signedOut.hidden = false));
   everySecond(update);
+  let isOld = false;
+  /** A page that is loaded again has no sound until a click: never while there is a raid. */
+  const offer = () => {
+    const isRaided = incidents().some(({ raid }) => raid.endedAt === null || isUnknown(raid, live.me.id));
+    version.hidden = !isOld || isRaided;
+  };
+  on("raids", offer);
   setInterval(async () => {
     const config = await get("/client-config").catch(() => null);
-    version.hidden = !config?.pages || config.pages === PAGES;
+    isOld = Boolean(config?.pages && config.pages !== PAGES);
+    offer();
   }, VERSION_EVERY);
 }
 

@@ -11,8 +11,11 @@ export const RAID = {
   /** @param {number} count */
   more: (count) => `and ${count} more`,
   acknowledgeAll: "Acknowledge all",
-  /** @param {string} when */
-  known: (when) => `Acknowledged ${when}.`,
+  you: "you",
+  /** @param {string[]} names of those who did, as far as they are known @param {string} when the last one did */
+  known: (names, when) => `Acknowledged ${by(names)}${when}.`,
+  /** @param {string[]} names of others who did */
+  knownToOthers: (names) => `acknowledged ${by(names)}`.trim(),
   over: "over",
   /** @param {Pick<Relay["Incident"], "count" | "drill" | "late" | "grid" | "alarmName">} raid @param {string} age */
   sentence: ({ count, drill, late, grid, alarmName }, age) =>
@@ -24,4 +27,11 @@ export const RAID = {
       .filter(Boolean)
       .join(" "),
   notDone: "The acknowledgement was not sent:",
+};
+
+/** @param {string[]} names */
+const by = (names) => {
+  const last = names.at(-1);
+  if (!last) return "";
+  return `by ${names.length > 1 ? `${names.slice(0, -1).join(", ")} and ` : ""}${last} `;
 };
