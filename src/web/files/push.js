@@ -51,7 +51,7 @@ export function browserName() {
     ["Mac", /Mac OS/],
     ["Linux", /Linux/],
   ]);
-  return [browser ?? "Browser", system].filter(Boolean).join(" on ");
+  return PUSH.thisBrowser(browser, system);
 }
 
 function kept() {

@@ -1,7 +1,6 @@
 // Names of those who watch a server, by the id of the user. They are asked for when there is someone without a name.
 
 import { get } from "../api.js";
-import { RAID } from "../words/raid.js";
 import { emit, live } from "./live.js";
 
 /** A user whose name did not come, such as a guest of another owner who has left, is asked for again after this. */
@@ -13,7 +12,6 @@ const asked = new Map();
 
 /** The name of a user who watches this server; empty while it is not known. @param {string} serverId @param {string} user */
 export function personName(serverId, user) {
-  if (user === live.me.id) return RAID.you;
   if (!names.has(user)) ask(serverId);
   return names.get(user) ?? "";
 }

@@ -7,7 +7,6 @@ import { ago, everySecond, now } from "../ui/time.js";
 import { RAID } from "../words/raid.js";
 import { SHELL } from "../words/shell.js";
 import { incidents, live, nameOf, on, show } from "./live.js";
-import { personName } from "./people.js";
 
 /** Incidents that go on and are shown whole, on a phone one; the others are counted. One is shown whole in any case. */
 const WHOLE = 2;
@@ -30,6 +29,20 @@ export function raidBars({ flyTo }) {
   const faults = new Map();
   const narrow = matchMedia("(max-width: 719px)");
   let drawn = "";
+  /** @type {typeof import("./people.js") | null} loaded when another user has taken note of a raid */
+  let people = null;
+
+  /** The name of a user. @param {string} serverId @param {string} user */
+  function personName(serverId, user) {
+    if (user === live.me.id) return RAID.you;
+    if (people) return clean(people.personName(serverId, user));
+    const take = (/** @type {typeof import("./people.js")} */ loaded) => {
+      people = loaded;
+      update();
+    };
+    import("./people.js").then(take, () => {});
+    return "";
+  }
 
   function update() {
     const all = incidents();
@@ -42,7 +55,7 @@ export function raidBars({ flyTo }) {
       withdrawn.add(id);
       withdraw(id);
     }
-    tab.show(open.length > 0 ? `(!) RAID ${clean(open[0].raid.grid)}` : null);
+    tab.show(open.length > 0 ? RAID.tab(clean(open[0].raid.grid)) : null);
     text(alerts, open.length > 0 ? sentence(open[0].raid, ago(open[0].raid.lastAt)) : "");
     draw(open, known);
   }
@@ -51,7 +64,7 @@ export function raidBars({ flyTo }) {
   function raise(fresh) {
     siren.call(fresh);
     const [{ serverId, serverName, id, raid }] = fresh;
-    notify(`RAID ${clean(raid.grid)}`, `${clean(raid.alarmName)} · ${clean(serverName)}`, id);
+    notify(RAID.at(clean(raid.grid)), `${clean(raid.alarmName)} · ${clean(serverName)}`, id);
     if (serverId !== live.current?.id) show(serverId);
     if (raid.x !== null && raid.y !== null) flyTo(raid.x, raid.y);
   }
@@ -76,7 +89,7 @@ export function raidBars({ flyTo }) {
   }
 
   /** Those who took note of it. @param {Incident} incident */
-  const namesOf = ({ serverId, raid }) => acknowledgedBy(raid, (user) => clean(personName(serverId, user)));
+  const namesOf = ({ serverId, raid }) => acknowledgedBy(raid, (user) => personName(serverId, user));
 
   /** @param {Incident} incident */
   function openBar(incident) {
@@ -96,7 +109,7 @@ export function raidBars({ flyTo }) {
     return h(
       "div",
       { class: `raid-bar${raid.endedAt ? "" : " is-open"}` },
-      h("strong", {}, icon("siren"), `${RAID.title} ${clean(raid.grid)}`),
+      h("strong", {}, icon("siren"), RAID.at(clean(raid.grid))),
       h(
         "div",
         { class: "what" },
@@ -138,7 +151,7 @@ export function raidBars({ flyTo }) {
       h(
         "div",
         { class: "what" },
-        `${RAID.title} ${clean(raid.grid)} · `,
+        `${RAID.at(clean(raid.grid))} · `,
         bdi(raid.alarmName),
         " ",
         h("span", { class: "quiet" }, RAID.known(namesOf(incident), ago(at ?? null))),

@@ -8,6 +8,7 @@ import { copyable, field, form, sureButton } from "../ui/form.js";
 import { ago } from "../ui/time.js";
 import { RULES } from "../words/alarm-rules.js";
 import { CHANNELS } from "../words/channels.js";
+import { COMMON } from "../words/common.js";
 import { accessRow } from "./access.js";
 import { alarmRules } from "./alarm-rules.js";
 import { templateFields } from "./channel-template.js";
@@ -119,7 +120,7 @@ function addForm(reload) {
     },
     done: ({ secret }) => {
       if (!secret) return reload();
-      fill(made, h("p", {}, CHANNELS.secretOnce), copyable(secret, CHANNELS.copy), button("Done", reload));
+      fill(made, h("p", {}, CHANNELS.secretOnce), copyable(secret, CHANNELS.copy), button(COMMON.done, reload));
     },
   });
   return [made, add];

@@ -57,7 +57,7 @@ export async function overlaySection(reload) {
     view.take({
       ...live.current?.state,
       server: { connection: "connected" },
-      raids: { example: { grid: "H5", alarmName: "Main base north", count: 3, lastAt: time } },
+      raids: { example: { grid: "H5", alarmName: OVERLAY.example, count: 3, lastAt: time } },
     });
     for (const event of (live.current?.feed ?? []).slice(0, 2).reverse()) view.add({ ...event, ts: time });
   }
@@ -77,7 +77,7 @@ export async function overlaySection(reload) {
         scope: "overlay",
         serverId: id,
         sections: sectionsOf(chosen.show),
-        label: `Overlay: ${chosen.show.map((part) => OVERLAY.parts[part]).join(", ")}`,
+        label: OVERLAY.label(chosen.show),
       });
       const { token, deviceId } = await post("/pairing/device/activate", { code });
       await post(`/pairing/device/${deviceId}/seen`).catch(() => {});

@@ -67,7 +67,7 @@ export function setUpList({ siren }) {
         "div",
         { class: "words" },
         title,
-        h("span", { class: "hidden-text" }, isDone ? ", done" : ", to do"),
+        h("span", { class: "hidden-text" }, isDone ? SET_UP.isDone : SET_UP.isLeft),
         detail && h("p", { class: "quiet" }, detail),
       ),
       isDone ? h("span", {}) : action(name),

@@ -28,6 +28,7 @@ export const ACCOUNT = {
   never: "never used",
   end: "End",
   endOthers: "End all others",
+  endAll: "End all, with helper programs and overlays",
   sure: "Sure?",
   tier: { null: "No plan", SCOUT: "Scout", OPERATOR: "Operator", OVERLORD: "Overlord" },
   status: {
@@ -119,4 +120,8 @@ export const OVERLAY = {
   address:
     "Put this address into a browser source, 1920 × 1080. Who has it sees what it shows, so keep it to yourself.",
   preview: "Preview",
+  /** An alarm, as the preview has one. */
+  example: "Main base north",
+  /** @param {string[]} parts that it shows */
+  label: (parts) => `Overlay: ${parts.map((part) => OVERLAY.parts[part]).join(", ")}`,
 };

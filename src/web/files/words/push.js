@@ -2,6 +2,8 @@
 
 export const PUSH = {
   title: "This device",
+  /** The name of a new channel. @param {string} [browser] @param {string} [system] */
+  thisBrowser: (browser = "Browser", system = "") => (system ? `${browser} on ${system}` : browser),
   on: "An alarm wakes this device, also while this page is closed.",
   off: "This device is not woken while this page is closed.",
   why: "An alarm then shows a notification, with a button that acknowledges it. It comes again until you do.",

@@ -1,7 +1,10 @@
 // Texts of raids.
 
 export const RAID = {
-  title: "RAID",
+  /** @param {string} grid */
+  at: (grid) => `RAID ${grid}`,
+  /** In the title of the page. @param {string} grid */
+  tab: (grid) => `(!) RAID ${grid}`,
   drill: "drill",
   late: "reported late",
   /** @param {number} count */

@@ -30,6 +30,9 @@ export const SET_UP = {
     ],
     drill: ["A drill was heard", "It rings like a raid, and nothing happens in the game."],
   },
+  /** After the name of a step, for those who hear it. */
+  isDone: ", done",
+  isLeft: ", to do",
   game: "Sign in with the game",
   getCode: "Use a helper program",
   newCode: "Get a new code",
