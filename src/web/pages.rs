@@ -268,7 +268,7 @@ mod tests {
             }
             let needed = loaded.tree.needed_by(&entry);
             assert!(!needed.iter().any(|path| path == WORKER), "a worker is no module of a page");
-            assert!((1..=48).contains(&needed.len()), "{name:?} loads {} modules at once", needed.len());
+            assert!((1..=39).contains(&needed.len()), "{name:?} loads {} modules at once", needed.len());
         }
     }
 

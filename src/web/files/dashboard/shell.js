@@ -7,28 +7,29 @@ import { attribute, button, empty, fill, h, icon, text } from "../ui/dom.js";
 import { everySecond, until } from "../ui/time.js";
 import { LINKS, SHELL } from "../words/shell.js";
 import { topBar } from "./bar.js";
-import { chatBlock } from "./chat.js";
-import { feedBlock } from "./feed.js";
 import { incidents, live, on } from "./live.js";
 import { raidBars } from "./raids.js";
 
 const TABS = ["map", "team", "devices", "feed", "shops", "more"];
 /** @type {Record<string, string>} */
 const ICONS = { map: "map", team: "team", devices: "devices", feed: "feed", shops: "store", more: "more" };
-/** Modules of the panels, loaded when one is first opened, or a little later, so that they are there without a network. */
+/** Modules of the panels and of what opens on the map, loaded at the first press, or a little later, so that they are there without a network. */
 const MODULES = {
   map: () => import("../map/list.js"),
   team: () => import("./team.js"),
   devices: () => import("./devices.js"),
   shops: () => import("../shops/shops.js"),
   more: () => import("../more/more.js"),
+  opened: () => import("../map/opened.js"),
+  feed: () => import("./feed.js"),
+  chat: () => import("./chat.js"),
+  people: () => import("./people.js"),
 };
 /** @type {Record<string, (parts: import("./types.js").Parts) => Promise<HTMLElement>>} */
 const PANELS = {
   map: async (parts) => (await MODULES.map()).listPanel(parts),
   team: async () => (await MODULES.team()).teamPanel(),
   devices: async () => (await MODULES.devices()).devicesPanel(),
-  feed: async () => h("div", {}),
   shops: async (parts) => (await MODULES.shops()).shopsPanel(parts),
   more: async (parts) => (await MODULES.more()).morePanel(parts),
 };
@@ -48,8 +49,6 @@ export function drawShell(root) {
       if (narrow.matches) open("map");
     },
   });
-  const chat = chatBlock();
-  const feed = feedBlock({ flyTo: (x, y) => map.flyTo(x, y) });
   const notices = h("div", { class: "notices" });
   const parts = { map, raids, siren: raids.siren, notices };
   const side = h("aside", { class: "side", "aria-label": `${SHELL.tabs.feed}` });
@@ -71,8 +70,14 @@ export function drawShell(root) {
   top.style.gridArea = "raid";
   fill(root, h("div", { class: "shell" }, topBar({ siren: raids.siren }), top, rail, panel, map.element, side));
   let opened = "";
-  /** @type {Map<string, Promise<any>>} */
+  /** Panels, and the blocks that are beside the map where there is room, else in a panel. @type {Map<string, Promise<any>>} */
   const made = new Map();
+  const blocks = {
+    feed: async () => (await MODULES.feed()).feedBlock({ flyTo: (x, y) => map.flyTo(x, y) }),
+    chat: async () => (await MODULES.chat()).chatBlock(),
+  };
+  /** @param {"feed" | "chat"} name */
+  const block = (name) => once(`block ${name}`, blocks[name]);
   let drawn = "";
   /** Pixels by which each tab was scrolled when it was left. @type {Map<string, number>} */
   const scrolled = new Map();
@@ -111,17 +116,25 @@ export function drawShell(root) {
     }
     panel.hidden = isClosed;
     if (name) localStorage.setItem("tab", name);
-    if (opened === "feed" && wide.matches) feed.querySelector(".scroll")?.focus();
-    arrange();
+    arrange().then(() => opened === "feed" && wide.matches && side.querySelector(".feed-block .scroll")?.focus());
     if (isClosed) return;
     attribute(body, "aria-labelledby", `tab-${opened}`);
     const wanted = opened;
-    if (!made.has(wanted)) made.set(wanted, PANELS[wanted](parts).catch(failed(wanted)));
-    const content = await made.get(wanted);
+    const panels = PANELS[wanted] ? [once(wanted, () => PANELS[wanted](parts))] : [];
+    if (!wide.matches && wanted === "team") panels.push(block("chat"));
+    if (wanted === "feed") panels.push(block("feed"));
+    const content = await Promise.all(panels);
     if (wanted !== opened) return;
-    fill(body, content, wanted === "team" && !wide.matches && chat, wanted === "feed" && !wide.matches && feed);
+    fill(body, content);
     drawn = wanted;
     body.scrollTop = scrolled.get(wanted) ?? 0;
+  }
+
+  /** What `make` makes, once, if it does not fail. @param {string} name @param {() => Promise<HTMLElement>} make */
+  function once(name, make) {
+    const known = made.get(name) ?? make().catch(failed(name));
+    made.set(name, known);
+    return known;
   }
 
   /** Shows that one part does not work; the others go on. @param {string} name */
@@ -132,15 +145,18 @@ export function drawShell(root) {
       return empty(
         SHELL.failed,
         error instanceof TypeError ? SHELL.offline : String(error.message ?? ""),
-        button(SHELL.tryAgain, () => open(name)),
+        button(SHELL.tryAgain, () => open(opened)),
       );
     };
   }
 
   /** Feed and chat are beside the map where there is room, else in their tabs. */
-  function arrange() {
-    if (wide.matches && side.children.length === 0) fill(side, feed, chat);
-    if (!wide.matches) fill(side);
+  async function arrange() {
+    if (!wide.matches) return fill(side);
+    // One that did not come is asked for again.
+    if (side.children.length > 0 && made.has("block feed") && made.has("block chat")) return;
+    const both = await Promise.all([block("feed"), block("chat")]);
+    if (wide.matches) fill(side, both);
   }
 
   rail.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {

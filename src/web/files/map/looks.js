@@ -52,7 +52,7 @@ export const LAYERS = [
 
 /**
  * @typedef {{ layer: string, id: string, x: number, y: number, name: string } & (
- *   { kind: "member", entry: Relay["Member"] & { heading?: number } } | { kind: "note", entry: Relay["MapNote"] } |
+ *   { kind: "member", entry: Relay["Member"], heading?: number } | { kind: "note", entry: Relay["MapNote"] } |
  *   { kind: "device", entry: Relay["Device"] } | { kind: "shop" | Relay["MarkerKind"], entry: Relay["Marker"] })} Thing
  */
 

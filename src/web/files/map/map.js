@@ -1,21 +1,17 @@
 // The live map of the server that is shown: one canvas, its tools, and what was chosen on it.
 
-import { post, remove } from "../api.js";
-import { currentServer, live, on } from "../dashboard/live.js";
+import { live, on } from "../dashboard/live.js";
 import { h, text } from "../ui/dom.js";
 import { everySecond, now as serviceNow } from "../ui/time.js";
 import { MAP } from "../words/map.js";
 import { SHELL } from "../words/shell.js";
 import { ageOfMap } from "./age.js";
-import { mapCard } from "./card.js";
 import { Flight, Glide } from "./flight.js";
 import { listen } from "./gestures.js";
 import { labelOf } from "./grid.js";
 import { thingsOf } from "./looks.js";
 import { Motion } from "./motion.js";
-import { noteForm } from "./note-form.js";
 import { Painter } from "./painter.js";
-import { measure, wordsOf } from "./ruler.js";
 import { alarmsOf, countsOf, Picture, staleLayers } from "./scene.js";
 import { layerMenu, mapButtons, shownLayers } from "./tools.js";
 import { View } from "./view.js";
@@ -33,6 +29,8 @@ export class LiveMap {
     this.picture = new Picture();
     /** @type {string | null} id of the thing that was chosen */
     this.selected = null;
+    /** @type {import("./looks.js").Thing[] | undefined} things on each other, of which none is chosen yet */
+    this.crowd = undefined;
     /** @type {string | null} id of the thing that is kept in the middle */
     this.followed = null;
     /** @type {string | null} tool in use */
@@ -56,13 +54,10 @@ export class LiveMap {
     this.plate = h("div", { class: "map-plate", role: "status" });
     this.place = h("div", { class: "map-place" });
     this.old = ageOfMap();
-    this.card = this.#makeCard();
+    /** @type {Promise<import("./opened.js").Opened> | null} what opens at a press, once it did */
+    this.opened = null;
     this.menu = layerMenu(this.show, () => this.#redraw());
     this.buttons = this.#makeButtons();
-    this.form = noteForm({
-      save: (note) => post(`/intel/${currentServer().id}/map-notes`, note),
-      close: () => this.use(null),
-    });
     this.element = h(
       "main",
       { class: "map" },
@@ -72,8 +67,6 @@ export class LiveMap {
       this.buttons.element,
       this.place,
       this.plate,
-      this.card.element,
-      this.form.element,
       this.old,
     );
     this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
@@ -97,13 +90,13 @@ export class LiveMap {
     });
   }
 
-  #makeCard() {
-    return mapCard({
-      close: () => this.select(null),
-      follow: (id) => this.follow(id),
-      isFollowed: (id) => this.followed === id,
-      removeNote: (id) => remove(`/intel/${currentServer().id}/map-notes/${id}`).then(() => this.select(null)),
-      choose: (thing) => this.choose(thing.id),
+  /** The card, the form of a note and the ruler; null if they do not come: the next press asks for them again. */
+  async #open() {
+    this.opened ??= import("./opened.js").then((module) => ({ ...module, ...module.openedParts(this) }));
+    return this.opened.catch(() => {
+      text(this.plate, SHELL.offline);
+      this.opened = null;
+      return null;
     });
   }
 
@@ -138,7 +131,7 @@ export class LiveMap {
     this.mode = mode;
     this.chosen = null;
     this.measured = [];
-    this.form.hide();
+    this.opened?.then(({ form }) => form.hide()).catch(() => {});
     this.buttons.use(mode);
     this.canvas.classList.toggle("is-measuring", mode !== null);
     text(this.plate, MAP.modes[mode ?? ""] ?? "");
@@ -148,6 +141,7 @@ export class LiveMap {
   /** Chooses a thing by its id; null for none. @param {string | null} id */
   select(id) {
     this.selected = id;
+    this.crowd = undefined;
     this.#showCard();
     this.#soon();
   }
@@ -182,6 +176,7 @@ export class LiveMap {
   #changeServer() {
     this.picture.clear();
     this.selected = this.followed = null;
+    this.crowd = undefined;
     this.motion = new Motion();
     this.view.size = live.current?.state?.server?.mapSize ?? 4000;
     this.view.fit();
@@ -214,30 +209,34 @@ export class LiveMap {
     }
     this.motion.isStill = this.isReduced();
     this.motion.update(this.things, performance.now());
-    for (const thing of this.things) if (thing.kind === "member") thing.entry.heading = this.motion.headingOf(thing.id);
+    for (const thing of this.things) if (thing.kind === "member") thing.heading = this.motion.headingOf(thing.id);
     this.menu.count(countsOf(this.things, live.current?.map));
     this.#showCard();
     this.#soon();
   }
 
-  #showCard() {
-    this.card.show(this.things.find(({ id }) => id === this.selected) ?? null);
+  /** The card of what is chosen. It waits for nothing once it was loaded: what is shown is of this moment. */
+  async #showCard() {
+    if (!this.selected && !this.crowd && !this.opened) return;
+    (await this.#open())?.card.show(this.things.find(({ id }) => id === this.selected) ?? null, this.crowd);
   }
 
   /** @param {number} left @param {number} top */
-  #tap(left, top) {
+  async #tap(left, top) {
     const [x, y] = this.view.toWorld(left, top);
     if (this.mode === "measure") {
-      this.measured = measure(this.measured, x, y);
-      text(this.plate, wordsOf(this.measured));
+      const ruler = await this.#open();
+      if (!ruler) return;
+      this.measured = ruler.measure(this.measured, x, y);
+      text(this.plate, ruler.wordsOf(this.measured));
       return this.#soon();
     }
     if (this.chosen) return this.chosen(x, y);
     if (this.mode === "note") {
       this.plate.textContent = "";
       this.measured = [[x, y]];
-      this.form.open(x, y, labelOf(this.view.size, x, y));
-      return this.#soon();
+      this.#soon();
+      return (await this.#open())?.form.open(x, y, labelOf(this.view.size, x, y));
     }
     /** @type {any} */
     const hit = this.painter.hits.at(left, top);
@@ -246,8 +245,9 @@ export class LiveMap {
         this.view.zoomAt(2.5, hit.left, hit.top);
         return this.#redraw();
       }
-      this.selected = null;
-      return this.card.show(null, hit.crowd);
+      this.select(null);
+      this.crowd = hit.crowd;
+      return this.#showCard();
     }
     this.select(hit?.id ?? null);
   }

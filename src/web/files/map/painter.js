@@ -164,7 +164,7 @@ export class Painter {
         fill: colourOf(thing.id.slice(7)),
         isAway: !entry.online,
       };
-      if (entry.heading !== undefined) this.#wedge(left, top, entry.heading);
+      if (thing.heading !== undefined) this.#wedge(left, top, thing.heading);
       this.#sprite(disc(entry.alive ? look : { icon: "skull", fill: look.fill, isAway: true }, density), left, top);
       this.labels.push([short(thing.name), left, top + 17 * this.unit]);
     } else if (MOVERS[kind]) this.#sprite(mover(MOVERS[kind], FILLS[kind], entry.rotation ?? 0, density), left, top);
