@@ -11,7 +11,7 @@ const ROOT = new URL("../..", import.meta.url).pathname;
 export const PROGRAM =
   process.env.COMPANION ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/companion");
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const START_DEADLINE = 60_000;
+const START_DEADLINE = 180_000;
 
 /** Starts a demo on free ports. */
 export async function startDemo({ options = [] } = {}) {
@@ -52,17 +52,18 @@ async function call({ apiUrl, cookie }, method, path, body) {
   return answer.headers.get("content-type")?.includes("json") ? answer.json() : answer.text();
 }
 
-/** Counts the tones that ring, in `ringing` of the page. */
-export const countTones = (page) =>
-  page.evaluate(() => {
-    globalThis.ringing = 0;
-    const start = OscillatorNode.prototype.start;
-    OscillatorNode.prototype.start = function (...values) {
-      globalThis.ringing += 1;
-      this.addEventListener("ended", () => (globalThis.ringing -= 1));
-      return start.apply(this, values);
-    };
-  });
+/** In a page: counts the tones that ring in `ringing`, and all that began in `rang`. */
+export function tones() {
+  globalThis.ringing = globalThis.rang = 0;
+  const start = OscillatorNode.prototype.start;
+  OscillatorNode.prototype.start = function (...values) {
+    globalThis.ringing += 1;
+    globalThis.rang += 1;
+    this.addEventListener("ended", () => (globalThis.ringing -= 1));
+    return start.apply(this, values);
+  };
+}
+export const countTones = (page) => page.evaluate(tones);
 
 /** A browser for all tests of a file. */
 export const launch = () =>

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PROGRAM } from "./lib.mjs";
 
-const START_DEADLINE = 60_000;
+const START_DEADLINE = 180_000;
 const LOCAL = "127.0.0.1";
 
 /** Ports that are free now, all different. @param {number} count @returns {Promise<number[]>} */

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { countTones, launch, openPage } from "./lib.mjs";
+import { launch, openPage, tones } from "./lib.mjs";
 import { send, startService } from "./service.mjs";
 
 /** For what needs a program to start, a raid to begin, or a client to try again. */
@@ -14,7 +14,8 @@ const LONG = 60_000;
 /** @type {any} */ let laptop;
 /** @type {any} */ let phone;
 /** @type {any} */ let friend;
-/** Everything that went wrong in the three browsers. */
+/** @type {any} */ let overlay;
+/** Everything that went wrong in all browsers. */
 const opened = [];
 let serverId = "";
 
@@ -79,8 +80,27 @@ async function ask(path) {
   return send(world.apiUrl, "GET", path, undefined, { cookie: `rp_sess=${value}` });
 }
 
+/** In the dashboard: its state and that of a new client, at the same position of the same run of the service. */
+async function compared({ relay, serverId }) {
+  const { root } = document.documentElement.dataset;
+  const [{ live }, { RelayClient }] = await Promise.all(
+    ["dashboard/live.js", "relay-client.js"].map((path) => import(`${root}/${path}`)),
+  );
+  return new Promise((resolve) => {
+    const fresh = new RelayClient({ api: location.origin, relay, handlers: { state: () => setTimeout(check) } });
+    function check() {
+      const [mine, other] = [live.relay, fresh].map((one) => one.servers.get(serverId));
+      if (!mine.state || !other.state || mine.epoch !== other.epoch || mine.seq !== other.seq) return;
+      resolve(structuredClone([live.current.state, other.state]));
+      fresh.stop();
+    }
+    fresh.watch(serverId);
+    fresh.start();
+  });
+}
+
 step("a player signs in, and the game is paired by push, with its alarms", async () => {
-  laptop = await arrive({});
+  laptop = await arrive({ prepare: (page) => page.addInitScript(tones) });
   await signInAs(laptop, "Nox");
   await laptop.getByRole("heading", { name: "Let us set this up" }).waitFor();
   await laptop.getByRole("button", { name: "Use a helper program" }).first().click();
@@ -97,22 +117,50 @@ step("the phone of the same player shows the same", async () => {
   phone = await arrive({ width: 390, height: 844 });
   await signInAs(phone, "Nox");
   await status(phone, "live");
-  await open(phone, "Devices");
-  const gate = phone.getByRole("switch", { name: "Gate" });
+  // A raid turns a phone to the map.
+  const gate = phone.locator("[role=switch][aria-label=Gate]");
+  while ((await gate.count()) === 0) {
+    await open(phone, "Devices");
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
   const was = await gate.getAttribute("aria-checked");
   await laptop.getByRole("switch", { name: "Gate" }).click();
   const now = String(was === "false");
-  await phone.locator(`[role=switch][aria-label="Gate"][aria-checked="${now}"]:not([aria-busy])`).waitFor();
+  await phone
+    .locator(`[role=switch][aria-label="Gate"][aria-checked="${now}"]:not([aria-busy])`)
+    .waitFor({ state: "attached" });
+});
+
+step("the map moves with a member, and a command in the chat is answered in it", async () => {
+  await open(laptop, "Team");
+  const walker = laptop.locator("#panel li").filter({ hasText: /online/ });
+  await walker
+    .getByRole("button", { name: / on the map$/ })
+    .first()
+    .click();
+  await laptop.getByText(/^Following /).waitFor();
+  // The picture may come meanwhile, and is seen as a change, too.
+  const seen = new Set();
+  const map = laptop.getByRole("application", { name: "Map" });
+  while (seen.size < 4) {
+    seen.add(await map.evaluate((canvas) => canvas.toDataURL()));
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+  const log = laptop.getByRole("log", { name: "Team chat" });
+  const say = laptop.getByRole("textbox", { name: "Say something" });
+  await say.fill("!pop");
+  await say.press("Enter");
+  await log.getByText("!pop", { exact: true }).waitFor();
+  await log.getByText(/[0-9]+\/[0-9]+ players/).waitFor();
 });
 
 step("a raid rings on both, and ends on both when one of them takes note of it", async () => {
-  await countTones(laptop);
   // The world begins again, and with it a raid: what was before, if there was one, is taken note of as well.
   await world.killNeighbours();
   await world.startNeighbours();
   await alertOf(laptop).first().waitFor({ state: "attached" });
   await alertOf(phone).first().waitFor({ state: "attached" });
-  await laptop.waitForFunction(() => globalThis.ringing > 0);
+  await laptop.waitForFunction(() => globalThis.rang > 0);
   // An alarm that goes on may open another incident meanwhile.
   const rest = phone.locator(".raid-bar .primary");
   do {
@@ -149,8 +197,29 @@ step("a friend is invited, and watches without a say", async () => {
   await open(friend, "Devices");
 });
 
+step("a drill rings, and its bar says who took note of it", async () => {
+  const server = await openSection(laptop, "This server");
+  await server.getByRole("button", { name: "Start a drill" }).click();
+  const drill = (page) => page.locator(".raid-bar:not(.is-known)").filter({ hasText: "drill" });
+  for (const page of [laptop, phone, friend]) await drill(page).waitFor();
+  await drill(friend).getByRole("button", { name: "Acknowledge", exact: true }).click();
+  await drill(laptop).getByText("acknowledged by Marlow").waitFor();
+  await phone.keyboard.press("Alt+a");
+  for (const page of [laptop, phone]) await drill(page).waitFor({ state: "detached" });
+});
+
+step("an overlay is made, and shows the team to a browser that has no session", async () => {
+  const part = await openSection(laptop, "Overlay for streams");
+  await part.getByLabel("team", { exact: true }).check();
+  await part.getByRole("button", { name: "Make the address" }).click();
+  const address = new URL((await part.locator("pre").textContent()) ?? "");
+  overlay = await arrive({ path: address.pathname + address.search + address.hash });
+  await overlay.locator(".member:not([hidden])").first().waitFor();
+});
+
 step("the service dies and comes back, and every page with it, with what is true now", async () => {
   await open(laptop, "Devices");
+  const connected = overlay.waitForEvent("websocket");
   await world.kill();
   for (const page of [laptop, phone, friend]) await status(page, "(offline|reconnecting)");
   for (const page of [laptop, phone]) {
@@ -170,9 +239,13 @@ step("the service dies and comes back, and every page with it, with what is true
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
   }
+  const [mine, fresh] = await laptop.evaluate(compared, { relay: world.relayUrl, serverId });
+  assert.deepEqual(mine, fresh, "the dashboard has what a new client gets");
+  await connected;
   const gate = laptop.getByRole("switch", { name: "Gate" });
   const now = String((await gate.getAttribute("aria-checked")) === "false");
   await gate.click();
+  await overlay.locator(".event:not([hidden])").filter({ hasText: "Gate" }).first().waitFor();
   for (const page of [laptop, phone, friend]) {
     await page.locator(`[role=switch][aria-label="Gate"][aria-checked="${now}"]:not([aria-busy])`).waitFor({
       // A raid turns a phone to the map.
@@ -189,6 +262,11 @@ step("signed out everywhere else, the phone says so, and the others go on", asyn
   await status(phone, "offline");
   await phone.getByRole("link", { name: "Sign in" }).waitFor();
   for (const page of [laptop, friend]) await status(page, "live");
+  assert.equal(await overlay.locator(".note:not([hidden])").count(), 0, "its token is no sign-in");
+  await sessions.getByRole("button", { name: "End all, with helper programs and overlays" }).click();
+  await sessions.getByRole("button", { name: "Sure?" }).click();
+  await overlay.getByText("The token of this overlay was deleted.").waitFor();
+  await status(laptop, "live");
   await laptop.getByRole("button", { name: "Sign out" }).click();
   await laptop.getByRole("link", { name: "Sign in" }).waitFor();
   // Requests fail while there is no service or no sign-in, which browsers call errors.

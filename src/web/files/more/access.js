@@ -38,14 +38,10 @@ export async function sessionsSection(reload) {
       end,
     );
   });
-  const others =
-    sessions.length > 1 &&
-    h(
-      "div",
-      { class: "actions" },
-      sureButton(ACCOUNT.endOthers, ACCOUNT.sure, () => remove("/me/sessions").then(reload)),
-    );
-  return [h("ul", { class: "rows" }, rows), others];
+  const endOthers =
+    sessions.length > 1 && sureButton(ACCOUNT.endOthers, ACCOUNT.sure, () => remove("/me/sessions").then(reload));
+  const endAll = sureButton(ACCOUNT.endAll, ACCOUNT.sure, () => remove("/me/sessions?devices=true").then(reload));
+  return [h("ul", { class: "rows" }, rows), h("div", { class: "actions" }, endOthers, endAll)];
 }
 
 /** @param {() => void} reload */
