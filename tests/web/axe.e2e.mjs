@@ -45,6 +45,20 @@ for (const colorScheme of ["dark", "light"]) {
   }
 }
 
+test("axe finds nothing in an overlay", async () => {
+  const { serverId } = demo;
+  const { code } = await demo.call("POST", "/pairing/device/code", { scope: "overlay", serverId, label: "axe" });
+  const { token } = await demo.call("POST", "/pairing/device/activate", { code });
+  const path = `/overlay?server=${serverId}&show=raid,events,team&theme=plate#${token}`;
+  const { page, faults, close } = await openPage(browser, demo, { signedIn: false, path });
+  await page.locator(".member:not([hidden])").first().waitFor();
+  // What is laid over a picture has no heading.
+  const found = (await faultsOf(page)).filter((fault) => !fault.startsWith("page-has-heading-one"));
+  assert.deepEqual(found, []);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("axe finds nothing on the page for those who are not signed in", async () => {
   const { page, close } = await openPage(browser, demo, { signedIn: false });
   await page.getByRole("link", { name: "Sign in" }).waitFor();

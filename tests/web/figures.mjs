@@ -1,11 +1,14 @@
 // Figures of the dashboard, in a real browser against a demo of its own: `node figures.mjs [load] [visits] [frames]
-// [memory] [overlay]`. Nothing here fails; what they must be is in docs/web.md. Other load of the machine makes them worse, so it is
-// printed, too. MINUTES: of `memory` and `overlay`.
+// [memory] [overlay] [--check]`. What they must be is in docs/web.md. With `--check`, sizes and numbers that are beyond their bounds end it
+// with 1; times never do: other load of the machine makes them worse, so it is printed, too. MINUTES: of `memory` and `overlay`.
 
 import { loadavg } from "node:os";
 import { launch, openPage, startDemo } from "./lib.mjs";
 
-const wanted = process.argv.slice(2);
+const wanted = process.argv.slice(2).filter((word) => word !== "--check");
+const isChecked = process.argv.includes("--check");
+/** KiB of a first visit without pictures, with heads; scripts of its first screen; growth of a heap after its second minute, MiB. */
+const MOST = { load: 120, modules: 45, growth: 2 };
 const does = (name) => wanted.length === 0 || wanted.includes(name);
 const ROUND_TRIP = 100;
 const MARKERS = 2000;
@@ -20,6 +23,13 @@ const browser = await launch();
 const say = (words) => console.log(`${words} (load ${loadavg()[0].toFixed(1)})`);
 const live = (page) => page.getByRole("status", { name: "Connection" }).filter({ hasText: /^live/ }).waitFor();
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+/** Says what is beyond its bound. @param {string} name @param {number} value @param {number} most */
+function check(name, value, most) {
+  if (!isChecked || value <= most) return;
+  console.log(`beyond its bound: ${name}, ${value.toFixed(1)} of ${most}`);
+  process.exitCode = 1;
+}
 
 if (does("load")) await load();
 if (does("visits")) await visits();
@@ -52,8 +62,11 @@ async function load() {
   await page.goto(demo.openUrl);
   await live(page);
   const parts = Object.entries(sums).map(([kind, bytes]) => `${kind} ${(bytes / 1024).toFixed(0)}`);
-  say(`first visit until it is live, KiB with heads: ${parts.join(", ")}`);
-  await page.getByRole("alert").filter({ hasText: /^RAID/ }).waitFor({ state: "attached", timeout: 60_000 });
+  const modules = await page.locator("link[rel=modulepreload]").count();
+  say(`first visit until it is live, KiB with heads: ${parts.join(", ")}; ${modules + 1} scripts at once`);
+  check("first visit", (sums.page + sums.files + sums.answers) / 1024, MOST.load);
+  check("scripts at once", modules + 1, MOST.modules);
+  await page.getByRole("alert").filter({ hasText: /^RAID/ }).waitFor({ state: "attached", timeout: 200_000 });
   say(`a raid is on the screen ${((Date.now() - began) / 1000).toFixed(1)} s after the printed link was opened`);
   await close();
 }
@@ -182,14 +195,17 @@ async function memory(path) {
   else await page.locator(".member:not([hidden])").first().waitFor();
   const session = await page.context().newCDPSession(page);
   await session.send("Performance.enable");
+  const heaps = [];
   for (let minute = 0; minute <= MEMORY_MINUTES; minute++) {
     await session.send("HeapProfiler.collectGarbage");
     const { metrics } = await session.send("Performance.getMetrics");
     const of = (wanted) => metrics.find(({ name }) => name === wanted)?.value ?? 0;
+    heaps.push(of("JSHeapUsedSize") / 2 ** 20);
     say(
-      `${path.split("?")[0]} minute ${minute}: heap ${(of("JSHeapUsedSize") / 2 ** 20).toFixed(2)} MiB, ${of("Nodes")} nodes, ${of("JSEventListeners")} listeners`,
+      `${path.split("?")[0]} minute ${minute}: heap ${heaps[minute].toFixed(2)} MiB, ${of("Nodes")} nodes, ${of("JSEventListeners")} listeners`,
     );
     if (minute < MEMORY_MINUTES) await pause(60_000);
   }
+  check(`heap of ${path.split("?")[0]}`, heaps[MEMORY_MINUTES] - (heaps[2] ?? heaps[0]), MOST.growth);
   await close();
 }

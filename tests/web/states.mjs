@@ -51,6 +51,15 @@ const never = (page, path) => page.route(path, () => {});
 const LONG = "Wolfeschlegelsteinhausenbergerdorff the 3rd of Outpost";
 /** Answers calls to these paths itself. */
 const answered = (path, status, json) => (page) => page.route(path, (route) => route.fulfill({ status, json }));
+/** Edits the servers, in what the dashboard comes with and in what it asks later. */
+const withServers = (edit) => (page) =>
+  begun(page, (answers) => (answers.servers = edit(answers.servers))).then(() =>
+    page.route(/\/paired-servers\?/, async (route) => {
+      const response = await route.fetch();
+      const { servers } = await response.json();
+      await route.fulfill({ response, json: { servers: edit(servers), next: null } });
+    }),
+  );
 const press = (name) => (page) => page.getByRole("tab", { name }).click();
 const problem = (status, code, detail) => [status, { title: code, status, code, detail, requestId: "x", type: "x" }];
 
@@ -115,6 +124,30 @@ export const STATES = {
     },
   ],
   raid: [null, (page) => page.getByRole("button", { name: "Acknowledge" }).first().waitFor({ timeout: 200_000 })],
+  guest: [
+    both(
+      calm,
+      withServers(([server]) => [{ ...server, role: "guest", address: null, port: null }]),
+    ),
+    press("Devices"),
+  ],
+  "late-drill": [
+    edited((state) => {
+      const at = new Date(Date.now() - 30_000).toISOString();
+      const raid = {
+        alarmId: "1",
+        alarmName: LONG,
+        x: 2000,
+        y: 2000,
+        grid: "K14",
+        firstAt: at,
+        lastAt: at,
+        endedAt: null,
+      };
+      state.raids.one = { ...raid, count: 12, paths: ["push"], late: true, drill: true, acks: { other: at } };
+    }),
+    (page) => page.locator(".raid-bar").getByText("reported late").waitFor(),
+  ],
   starting: [(page) => begun(page).then(() => never(page, /\/client-config$/))],
   loading: [
     both(calm, (page) => never(page, /\/(chat|timeline|shops|map|guests|device|push|readiness|tokens|alarms)(\?.*)?$/)),
@@ -215,9 +248,11 @@ export const PAGES = {
   status: "/status",
   problems: "/problems",
   missing: "/none",
+  invited: "/invite#token=none",
+  overlay: "/overlay",
 };
 /** States in which requests fail, which the console of the browser calls errors. */
-export const FAILING = ["offline", "no-service", "signed-out", "missing"];
+export const FAILING = ["offline", "no-service", "signed-out", "missing", "invited"];
 /** States that are taken for each tab: their panels are seen often enough from above. */
 export const TABBED = /^(long|loading|connecting|empty|stale|unreachable|offline)-/;
 export const WITH_TABS = ["live", "long", "loading", "connecting", "empty", "stale", "unreachable", "offline"];
