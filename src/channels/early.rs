@@ -237,7 +237,7 @@ fn lane(channel: &StoredChannel) -> ChannelLane {
 
 /// The messages of an alarm that this user's rules send at this time.
 fn messages(alarm: &EarlyAlarm, watcher: &ReachableWatcher, now: Timestamp) -> Vec<SendableMessage> {
-    let EarlyAlarm { server, incident } = alarm;
+    let EarlyAlarm { server, incident, .. } = alarm;
     let due = DueNotice {
         kind: EventKind::Raid,
         drill: incident.incident.drill.then(|| DrillFor::of(watcher.role)),

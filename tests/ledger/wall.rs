@@ -103,7 +103,7 @@ impl Wall {
         let cookie = fill(&installation, &server, &game);
         let pool = Pool::open(&installation.database()).unwrap();
         let service = installation.start();
-        let (up, is_up) = watch::channel(Some(service.addresses.clone()));
+        let (_up, is_up) = watch::channel(Some(service.addresses.clone()));
         let http = binary::http();
         let clients: Vec<Client> = (0..CLIENTS).map(|_| Client::start(&http, &cookie, &server, &is_up)).collect();
         let is_ready = |received: &Received| {
