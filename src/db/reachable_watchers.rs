@@ -109,10 +109,7 @@ fn read(db: &mut Db, servers: &BTreeSet<String>) -> Result<WatchersByServer, DbE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::{
-        channels::tests::channel,
-        testing::{self},
-    };
+    use crate::db::{channels::tests::channel, paired_servers::StoredPairing, testing};
 
     #[test]
     fn watchers_who_have_a_channel_are_read_in_pages() {
@@ -120,8 +117,9 @@ mod tests {
             for user in ["owner", "guest", "deaf"] {
                 testing::user(pool, user);
             }
-            for server in ["one", "two", "three"] {
-                testing::server(pool, "owner", server);
+            for (port, id) in (1..).zip(["one", "two", "three"]) {
+                let pairing = StoredPairing { port, ..testing::pairing("owner") };
+                pool.write_blocking(|db| paired_servers::put(db, &id.into(), &pairing, testing::now())).unwrap();
             }
             testing::guest(pool, "g", "one", "guest");
             testing::guest(pool, "g2", "one", "deaf");
