@@ -45,7 +45,7 @@ impl ReachableWatcher {
 /// The reachable watchers of servers; a server without one is absent.
 pub type WatchersByServer = HashMap<ServerId, Vec<ReachableWatcher>>;
 
-/// Those of these servers.
+/// The watchers of these servers.
 pub fn of(db: &mut Db, servers: &BTreeSet<String>) -> Result<WatchersByServer, DbError> {
     match read(db, servers) {
         Err(DbError::Malformed(_)) => {
@@ -65,7 +65,7 @@ pub fn of(db: &mut Db, servers: &BTreeSet<String>) -> Result<WatchersByServer, D
     }
 }
 
-/// Those of a page of all servers, and the last server of it; `None`: there are no more.
+/// The watchers of a page of all servers, and the last server of it; `None`: there are no more.
 pub fn page(
     db: &mut Db,
     after: Option<&ServerId>,

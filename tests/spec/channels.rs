@@ -124,7 +124,7 @@ struct Base {
 
 /// Alice with a paired server, and no dashboard.
 async fn base() -> Base {
-    let app = TestApp::start_with(&[PRIVATE, GAMES]).await;
+    let app = TestApp::start_with(&[PRIVATE, GAMES, "--vapid-subject=mailto:operator@companion.test"]).await;
     let game = game::still(&app).await;
     let mut alice = app.signed_in(ALICE).await;
     let server = pair(&mut alice, &game).await;

@@ -52,7 +52,7 @@ test("axe finds nothing in an overlay", async () => {
   const path = `/overlay?server=${serverId}&show=raid,events,team&theme=plate#${token}`;
   const { page, faults, close } = await openPage(browser, demo, { signedIn: false, path });
   await page.locator(".member:not([hidden])").first().waitFor();
-  // What is laid over a picture has no heading.
+  // A layer over a picture has no heading.
   const found = (await faultsOf(page)).filter((fault) => !fault.startsWith("page-has-heading-one"));
   assert.deepEqual(found, []);
   assert.deepEqual(faults, []);

@@ -134,7 +134,7 @@ test("texts for players are in words/, but of the files that stand alone", () =>
     assert.deepEqual(wordsIn("a.js", text), [], text);
 });
 
-/** What came to Chromium after 103, which streaming programs had for long: names of methods, and of CSS. */
+/** Names of methods and of CSS that came to Chromium after 103, which streaming programs had for long. */
 const NEWER = {
   js: [
     /\.(toSorted|toReversed|toSpliced|with|fromAsync|groupBy|withResolvers|isWellFormed|toWellFormed|checkVisibility)\(/,
@@ -174,7 +174,7 @@ function newerIn(text, kind) {
     .replace(/\/\*[\s\S]*?\*\//g, "")
     .replace(/^\s*\/\/.*$/gm, "")
     .replace(/@keyframes [^{]*\{(\s*(from|to|[0-9]+%)\s*\{[^{}]*\})*\s*\}/g, "");
-  // What is in `@media` is as what is not.
+  // Rules in `@media` are as the others.
   const media = /(@media[^{]*)\{((?:[^{}]*\{[^{}]*\})*)[^{}]*\}/g;
   const rules = kind === "css" ? bare.replace(media, "$1{}\n$2") : bare;
   return NEWER[kind].flatMap((one) => rules.match(one)?.[0].trim() ?? []);

@@ -1,4 +1,4 @@
-// What a player presses now and then, and what happens only at times: each once. What the relay says is edited on its way
+// Buttons that a player presses now and then, and things that happen at times: each once. Messages of the relay are edited on their way
 // where a demo would take long. The last test erases the account.
 
 import assert from "node:assert/strict";

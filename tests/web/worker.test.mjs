@@ -12,7 +12,7 @@ const BASE = "https://base.example";
 function started() {
   const listeners = {};
   const shown = [];
-  /** Those that are open, by tag. */
+  /** Open ones, by tag. */
   const open = new Map();
   const called = [];
   const opened = [];

@@ -36,7 +36,7 @@ export function shown(incidents, me, now) {
 }
 
 /**
- * The names of those who took note of it, the first one first; those of whom there is no name are left out.
+ * Names of the users who took note of it, the first one first; users without a known name are left out.
  * @param {Relay["Incident"]} raid @param {(user: string) => string} nameOf empty where it is not known
  */
 export function acknowledgedBy({ acks }, nameOf) {

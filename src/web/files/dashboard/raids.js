@@ -88,7 +88,7 @@ export function raidBars({ flyTo }) {
     fill(element, rows);
   }
 
-  /** Those who took note of it. @param {Incident} incident */
+  /** Users who took note of it. @param {Incident} incident */
   const namesOf = ({ serverId, raid }) => acknowledgedBy(raid, (user) => personName(serverId, user));
 
   /** @param {Incident} incident */

@@ -130,7 +130,7 @@ export function drawShell(root) {
     body.scrollTop = scrolled.get(wanted) ?? 0;
   }
 
-  /** What `make` makes, once, if it does not fail. @param {string} name @param {() => Promise<HTMLElement>} make */
+  /** Result of `make`, once, if it does not fail. @param {string} name @param {() => Promise<HTMLElement>} make */
   function once(name, make) {
     const known = made.get(name) ?? make().catch(failed(name));
     made.set(name, known);

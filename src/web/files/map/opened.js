@@ -1,4 +1,4 @@
-// What opens at a press on the map: the card of a thing, the form of a note, the ruler.
+// Opens at a press on the map: the card of a thing, the form of a note, the ruler.
 
 import { post, remove } from "../api.js";
 import { currentServer } from "../dashboard/live.js";
