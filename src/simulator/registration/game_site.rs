@@ -118,6 +118,15 @@ pub async fn register(shared: web::Data<SharedSites>, body: web::Json<Value>) ->
     if let Some(outage) = shared.outage("game_registration").await {
         return outage;
     }
+    let answer = note_registration(&shared, &body);
+    if answer.status().is_success() && shared.books().faults.answer_lost {
+        shared.hanging.send_replace(true);
+        std::future::pending::<()>().await;
+    }
+    answer
+}
+
+fn note_registration(shared: &SharedSites, body: &Value) -> HttpResponse {
     let now = shared.clock.now().timestamp();
     let mut books = shared.books();
     books.counts.registrations += 1;
@@ -142,11 +151,6 @@ pub async fn register(shared: web::Data<SharedSites>, body: web::Json<Value>) ->
     let fresh = signed_token(&shared.key, player, now, life);
     books.tokens.push(fresh.clone());
     books.registered.insert((player, device), GameDevice { expo_token, expires_at: now + life.num_seconds() });
-    if books.faults.answer_lost {
-        drop(books);
-        shared.hanging.send_replace(true);
-        std::future::pending::<()>().await;
-    }
     HttpResponse::Ok().json(json!({ "token": fresh }))
 }
 

@@ -48,6 +48,7 @@ export const CREDENTIAL = {
   begin: "Sign in with the game",
   again: "Sign in with the game again",
   remove: "Remove it",
+  /** @param {string} day */
   removes: (day) => `Removed, it receives nothing more here; at the game it ends by itself on ${day}.`,
   disabled: "The operator of this service has not switched on that it registers by itself. A helper program does it.",
 };
