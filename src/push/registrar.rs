@@ -346,7 +346,7 @@ impl Registrar {
         Ok(login)
     }
 
-    /// A login that is not stored yet, for [`open_login`](crate::push::registration_rows::open_login).
+    /// A login that is not stored yet, for [`open_login`].
     pub fn new_login(&self, user: &UserId, renew: bool) -> (OpenedLogin, PushRegistration) {
         let now = self.clock.now();
         let (id, closes_at): (String, _) = (self.random.id(now), now + LOGIN_WITHIN);

@@ -24,7 +24,7 @@ use crate::{
 
 /// Shops that may well vanish together, and answers without any after which more are believed to have.
 const FEW_SHOPS: usize = 5;
-/// See [`FEW_SHOPS`].
+/// Answers without many known shops after which they are believed; fewer than `FEW_SHOPS` are believed at once.
 pub const TRUNCATED_BELIEVED: u32 = 5;
 
 /// See the module.
