@@ -319,6 +319,7 @@ async fn a_bucket_that_can_be_written_is_found_well_and_left_empty() {
         return;
     };
     let bucket = format!("tried-out-{}", std::process::id());
+    companion::crypto::install();
     let http = reqwest::Client::new();
     let made = http.put(format!("{s3}/{bucket}")).send().await.unwrap();
     assert!(made.status().is_success(), "{made:?}");
