@@ -100,6 +100,11 @@ impl Dashboard {
         self.session.set(number);
     }
 
+    /// The open wire.
+    pub fn open_wire(&self) -> Option<Rc<Wire>> {
+        self.wire.borrow().as_ref().map(|(wire, _)| wire.clone())
+    }
+
     pub fn send(&self, message: Value) {
         if let Some(outgoing) = &*self.outgoing.borrow() {
             let _ = outgoing.send(message);

@@ -20,7 +20,9 @@ use serde_json::Value;
 use tokio::time::{Duration, Instant};
 
 use crate::{
+    chat_lines::ChatLines,
     dashboard::{Dashboard, Known},
+    gaps::Gaps,
     guests::Guests,
     oracle::{self, AlarmOracle},
     records::Records,
@@ -60,6 +62,8 @@ pub struct Judge {
     pub wishes: Wishes,
     pub guests: Guests,
     pub records: Records,
+    pub gaps: Gaps,
+    pub chat_lines: ChatLines,
     pub writes: Writes,
     /// Servers whose alarms are said in the team's chat.
     pub announcing: BTreeSet<ServerId>,
@@ -128,12 +132,15 @@ impl Judge {
             self.check_overlay(dashboard, overlay, message);
         }
         self.check_may_watch(dashboard, &server, message);
+        self.check_gaps_heard(dashboard, &server);
+        self.check_dropped_lines(dashboard, &server, message["type"] == "snapshot");
         let (epoch, seq) = (message["epoch"].as_u64(), message["seq"].as_u64());
         let mut known = dashboard.known.borrow_mut();
         match (message["type"].as_str(), epoch, seq) {
             (Some("snapshot"), Some(epoch), Some(seq)) => {
                 let state = message["state"].clone();
                 self.compare(&server, epoch, seq, &state);
+                self.see_link(dashboard, &server, &state, false);
                 known.insert(server, Known { epoch, seq, state, changed: Instant::now() });
             }
             (Some("patch"), Some(epoch), Some(seq)) => {
@@ -151,8 +158,10 @@ impl Judge {
                 if let Err(error) = json_patch::patch(&mut before.state, &patch) {
                     return self.broken("patches-follow", format!("dashboard {number}: {error}"));
                 }
+                let follows = before.seq + 1 == seq;
                 (before.seq, before.changed) = (seq, Instant::now());
                 self.compare(&server, epoch, seq, &before.state);
+                self.see_link(dashboard, &server, &before.state, follows);
             }
             (Some("raid"), ..) => {
                 self.oracle.hear(number, message);
@@ -177,7 +186,7 @@ impl Judge {
                     }
                 }
             }
-            (Some("chat"), ..) => self.receive_line(number, &server, &message["chat"]),
+            (Some("chat"), ..) => self.receive_line(dashboard, &server, &message["chat"]),
             (Some("event"), ..) => self.receive_event(number, &server, &message["event"]),
             (Some("ack"), ..) => self.receive_ack(dashboard, message["requestId"].as_str().unwrap_or_default()),
             (Some("error"), ..) if message["code"] == "malformed" => self.broken("understood", message.to_string()),
@@ -265,6 +274,7 @@ impl Judge {
         let gone: Vec<String> = self.gone.keys().cloned().collect();
         self.check_gone(pool, &gone);
         self.check_records(world, pool, &watched);
+        self.check_gaps(world, pool);
         let said = self.check_commands(world, pool);
         self.check_team_alarms(world, pool, &said);
         self.check_channels(world, pool);

@@ -17,10 +17,12 @@
 #![allow(unsafe_code, clippy::disallowed_methods, reason = "replaces libc's getrandom; drives the simulation itself")]
 
 mod channels;
+mod chat_lines;
 mod dashboard;
 mod ending;
 mod entropy;
 mod erasure;
+mod gaps;
 mod guests;
 mod healthy;
 mod judge;

@@ -15,6 +15,7 @@ use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
 use serde_json::Value;
 
 use crate::{
+    dashboard::Dashboard,
     judge::Judge,
     script::{HEALTHY_DEATH, HEALTHY_FROM, HEALTHY_SAY},
     world::{GAMES, PAIRED, World, world},
@@ -62,6 +63,11 @@ impl Records {
         self.said.insert(text.to_owned(), said);
     }
 
+    /// This dashboard has received this line.
+    pub fn has_line(&self, dashboard: usize, server: &str, id: &str) -> bool {
+        self.lines.contains_key(&(dashboard, server.to_owned(), id.to_owned()))
+    }
+
     /// This user erases themselves.
     pub fn erase(&mut self, user: usize) {
         self.erased.insert(user);
@@ -80,8 +86,10 @@ impl Records {
 
 impl Judge {
     /// A dashboard received a line of chat.
-    pub fn receive_line(&mut self, dashboard: usize, server: &str, line: &Value) {
+    pub fn receive_line(&mut self, client: &Dashboard, server: &str, line: &Value) {
+        let dashboard = client.number;
         let word = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        self.chat_lines.hear(client, server, &word("id"));
         let shown = self.records.lines.entry((dashboard, server.to_owned(), word("id"))).or_default();
         (shown.0, shown.1) = (word("text"), shown.1 + 1);
         let is_again = shown.1 > 1;
@@ -98,6 +106,11 @@ impl Judge {
     pub fn receive_event(&mut self, dashboard: usize, server: &str, event: &Value) {
         if event["kind"] == "death" && event["action"] == "died" && world().millis() >= HEALTHY_DEATH {
             self.records.deaths.insert((dashboard, server.to_owned()));
+        }
+        match (event["kind"].as_str(), event["action"].as_str()) {
+            (Some("gap"), _) => self.hear_gap(dashboard, server, event),
+            (Some("chat"), Some("dropped")) => self.chat_lines.drop_lines(dashboard, server, event),
+            _ => {}
         }
         if let Some(id) = event["id"].as_str() {
             self.records.events.insert((server.to_owned(), id.to_owned()));

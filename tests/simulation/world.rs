@@ -304,6 +304,7 @@ impl World {
         self.fate.set(self.next_fate.replace(Fate::Run));
         self.journal_fate.set(JournalFate::Run);
         self.ending.set(false);
+        self.judge.borrow_mut().gaps.begin_life(self.clock.now());
         let (sender, requests) = mpsc::unbounded_channel();
         *self.requests.borrow_mut() = Some(sender);
         requests
