@@ -47,10 +47,16 @@ impl ChatLines {
 }
 
 impl Judge {
-    /// A dashboard received something of this server; `begins`: its watch may have begun with that.
-    pub fn check_dropped_lines(&mut self, dashboard: &Dashboard, server: &str, begins: bool) {
+    /// A dashboard received this message of a server.
+    pub fn check_dropped_lines(&mut self, dashboard: &Dashboard, server: &str, message: &Value) {
         let Some(wire) = dashboard.open_wire().filter(|_| dashboard.overlay.is_none()) else { return };
         let (now, key) = (world().millis(), (dashboard.number, server.to_owned()));
+        // It does not watch, or no longer.
+        if message["type"] == "error" {
+            self.chat_lines.watches.remove(&key);
+            return;
+        }
+        let begins = message["type"] == "snapshot";
         let watch = self.chat_lines.watches.get_mut(&key).filter(|watch| !begins && Rc::ptr_eq(&watch.wire, &wire));
         let Some(watch) = watch else {
             self.chat_lines.watches.insert(key, ChatWatch { wire, since: now, looked_at: now, dropped: 0 });

@@ -133,7 +133,7 @@ impl Judge {
         }
         self.check_may_watch(dashboard, &server, message);
         self.check_gaps_heard(dashboard, &server);
-        self.check_dropped_lines(dashboard, &server, message["type"] == "snapshot");
+        self.check_dropped_lines(dashboard, &server, message);
         let (epoch, seq) = (message["epoch"].as_u64(), message["seq"].as_u64());
         let mut known = dashboard.known.borrow_mut();
         match (message["type"].as_str(), epoch, seq) {
