@@ -203,8 +203,8 @@ impl EndedAttempt {
     }
 }
 
-/// Queues messages that say that the user has acknowledged the incident: one by each channel that took the alarm and has a
-/// word for it.
+/// Queues messages that say that the user has acknowledged the incident: one by each channel that took the alarm, has a
+/// word for it and is not gone.
 pub fn queue_acknowledged(db: &mut Db, incident: &str, user: &UserId, now: Timestamp) -> Result<(), DbError> {
     let says = [ChannelKind::WebPush.word(), ChannelKind::Webhook.word()];
     let rung: Vec<String> = deliveries::table
@@ -214,6 +214,7 @@ pub fn queue_acknowledged(db: &mut Db, incident: &str, user: &UserId, now: Times
         .filter(deliveries::state.eq(NoticeDeliveryState::Accepted.word()))
         .filter(deliveries::round.ge(0))
         .filter(channel_rows::kind.eq_any(says))
+        .filter(channel_rows::state.ne(ChannelState::Gone.word()))
         .select(deliveries::channel_id)
         .distinct()
         .load(db)?;

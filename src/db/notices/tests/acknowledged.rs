@@ -61,6 +61,25 @@ fn a_message_that_was_on_its_way_is_followed_by_the_acknowledgement_and_what_nev
 }
 
 #[test]
+fn a_channel_that_is_gone_since_is_not_tried_again() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        for message in rung(pool, &server) {
+            end(pool, &message, &ACCEPTED, later(1));
+        }
+        let fail = |db: &mut Db| {
+            let browser = channels::get(db, &"browser".into())?.expect("it is there");
+            note_channel_failure(db, &browser.id(), &browser.target_hash, ChannelFault::Gone, later(2))?;
+            channels::get(db, &browser.id())
+        };
+        let browser = pool.write_blocking(fail).unwrap().expect("it is listed");
+        assert_eq!(browser.state, ChannelState::Gone.word());
+        acknowledge(pool, &server, "owner", later(3));
+        assert_eq!(sent(pool, later(3)), []);
+    });
+}
+
+#[test]
 fn a_channel_without_a_word_for_it_is_not_asked_again() {
     testing::on_each_database(|pool| {
         let server = furnish(pool);
