@@ -14,6 +14,7 @@ pub mod orphaned_emergencies;
 pub mod outcomes;
 pub mod reached_users;
 pub mod sender;
+pub mod team_chat;
 pub mod user_messages;
 pub mod worker;
 

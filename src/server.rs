@@ -264,7 +264,7 @@ fn api_context(
         billing: config.payments.map(|settings| foundation.billing(settings, keys.account_marks.clone()).into()),
         chat_bot: config.chat.map(|settings| foundation.chat_bot(settings, &urls.base)),
         identity: IdentityClient::new(foundation.http.clone(), config.identity),
-        channels: foundation.channels(config.channels, &config.secrets.keys(), &urls)?.into(),
+        channels: foundation.channels(config.channels, &config.secrets.keys(), &urls, hub.clone())?.into(),
         markets: foundation.markets.clone(),
         chat_texts: foundation.chat_texts.clone(),
         hub,

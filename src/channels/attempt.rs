@@ -15,7 +15,7 @@ use crate::{
     },
     domain::{
         backoff::jittered,
-        channel::{ChannelFault, pause_after},
+        channel::{ChannelFault, ChannelKind, pause_after},
         channel_lane::ChannelLane,
         held_origins::{KindAtOrigin, OriginSign},
     },
@@ -42,6 +42,8 @@ pub async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: Sendab
     let sent = panics::caught(Part::Channels, &message.channel.id, send(&channels, lane, &message)).await;
     let sent = sent.unwrap_or(Err(ChannelFault::Unreadable.into()));
     let sign = match (&sent, message.channel.kind()) {
+        // A link and a team of their own.
+        (_, Ok(ChannelKind::TeamChat)) => OriginSign::Unasked,
         (Ok(_), _) => OriginSign::Answered,
         (Err(ChannelFailure { fault, status, retry_after }), Ok(kind)) => {
             OriginSign::of(kind, *fault, *status, retry_after.and_then(|pause| TimeDelta::from_std(pause).ok()))

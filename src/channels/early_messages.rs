@@ -116,7 +116,7 @@ mod tests {
             delivery: NoticeDelivery { id, incident_id, user_id, channel_id, round: 0, attempts: 0, queued_at },
             target_hash: String::new(),
             kind: "ntfy".to_owned(),
-            outcome: DeliveryOutcome::Accepted { status: 200, receipt: None },
+            outcome: DeliveryOutcome::Accepted { status: Some(200), receipt: None },
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use actix::Recipient;
 use chrono::TimeDelta;
 use tokio::{
     sync::{Notify, futures::Notified},
@@ -31,8 +32,12 @@ use crate::{
         time::{Moment, Timestamp},
         world_event::EventKind,
     },
+    relay::hub::{SayForChannel, ToConnection},
     vault::{Vault, VaultError},
 };
+
+/// The way of lines to the links of paired servers.
+pub type TeamChatWay = Recipient<ToConnection<SayForChannel>>;
 
 /// In the place of a server's name, where a message is about none.
 const SERVICE: &str = "companion";
@@ -44,6 +49,8 @@ pub struct Channels {
     pub pool: Pool,
     pub vault: Vault,
     pub client: ChannelClient,
+    /// The way into the chats of teams; `None`: there are no links.
+    pub team_chat: Option<TeamChatWay>,
     pub links: AckLinks,
     pub urls: PublicUrls,
     /// The key for push services, once it was read.
@@ -138,6 +145,7 @@ impl Channels {
     ) -> Result<TakenMessage, ChannelFailure> {
         let target: ChannelTarget = self.vault.open_channel(channel).map_err(|_| ChannelFault::Unreadable)?;
         let vapid = match target {
+            ChannelTarget::TeamChat => return self.say_in_team(&channel.user_id.as_str().into(), notice).await,
             ChannelTarget::WebPush { .. } => Some(self.vapid_key().await.map_err(|_| ChannelFault::Unreadable)?),
             _ => None,
         };

@@ -17,7 +17,7 @@ use crate::{
     },
     domain::{
         alarm_notice::AlarmNotice,
-        channel::ChannelState,
+        channel::{ChannelKind, ChannelState},
         channel_lane::ChannelLane,
         ids::{ChannelId, UserId},
         time::Timestamp,
@@ -105,9 +105,10 @@ pub async fn send(
     Ok(SentMessages(sent))
 }
 
-/// True for a channel that can be tried. One of a newer program is left alone.
+/// True for a channel that can be tried. One of a newer program is left alone, and a team does not hear of an account.
 fn is_usable(channel: &StoredChannel) -> bool {
-    channel.check().is_ok() && matches!(channel.state(), Ok(ChannelState::Active | ChannelState::Failing))
+    let is_own = channel.kind().is_ok_and(|kind| kind != ChannelKind::TeamChat);
+    is_own && channel.check().is_ok() && matches!(channel.state(), Ok(ChannelState::Active | ChannelState::Failing))
 }
 
 impl SentMessages {

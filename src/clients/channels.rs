@@ -71,7 +71,8 @@ pub struct ChannelAnswer {
 /// A message that the other side took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakenMessage {
-    pub status: u16,
+    /// Status of the answer; `None`: it was not asked by HTTP.
+    pub status: Option<u16>,
     /// By this the repetitions of an emergency are ended.
     pub receipt: Option<String>,
 }
@@ -256,7 +257,7 @@ async fn receipt(answer: reqwest::Response) -> Option<String> {
 fn outcome(kind: ChannelKind, answer: ChannelAnswer) -> Result<TakenMessage, ChannelFailure> {
     let ChannelAnswer { status, retry_after, receipt } = answer;
     if status.is_success() {
-        return Ok(TakenMessage { status: status.as_u16(), receipt });
+        return Ok(TakenMessage { status: Some(status.as_u16()), receipt });
     }
     let retry_after = retry_after.map(|pause| pause.min(LONGEST_PAUSE));
     Err(ChannelFailure { fault: fault(kind, status), status: Some(status.as_u16()), retry_after })

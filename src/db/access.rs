@@ -1,7 +1,7 @@
 //! The users of a paired server and their roles. The API and the relay ask here and nowhere else; what a role may do is
 //! in [`domain::access`](crate::domain::access).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use diesel::prelude::*;
 
@@ -51,13 +51,17 @@ pub fn all_roles(db: &mut Db, servers: &BTreeSet<String>) -> Result<HashMap<(Str
         .filter(guests::user_id.is_not_null())
         .select((guests::user_id, guests::server_id))
         .load(db)?;
-    let owners: Vec<(String, String)> = paired_servers::table
-        .filter(paired_servers::id.eq_any(servers))
-        .select((paired_servers::owner_id, paired_servers::id))
-        .load(db)?;
+    let owners = owners(db, servers)?;
     let guests = guests.into_iter().filter_map(|(user, server)| Some(((user?, server), Role::Guest)));
     let owners = owners.into_iter().map(|owned| (owned, Role::Owner));
     Ok(guests.chain(owners).collect())
+}
+
+/// The owners of these servers, each with the server.
+pub fn owners(db: &mut Db, servers: &BTreeSet<String>) -> Result<HashSet<(String, String)>, DbError> {
+    let owners = paired_servers::table.filter(paired_servers::id.eq_any(servers));
+    let owners: Vec<(String, String)> = owners.select((paired_servers::owner_id, paired_servers::id)).load(db)?;
+    Ok(owners.into_iter().collect())
 }
 
 /// True if the user may watch the server.

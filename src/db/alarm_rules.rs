@@ -11,6 +11,7 @@ use crate::{
         schema::{alarm_rules, paired_servers},
     },
     domain::{
+        access::Role,
         escalation::{AlarmRules, EscalationStep},
         ids::{ServerId, UserId},
         world_event::EventKind,
@@ -45,14 +46,16 @@ pub fn get(db: &mut Db, server: &ServerId, user: &UserId) -> Result<AlarmRules, 
     }
 }
 
-/// The steps by which the user's rules for this server send raids, by these channels of theirs.
+/// The steps by which the rules of a user of this role for this server send raids, by these channels of theirs.
 pub fn raid_plan(
     db: &mut Db,
     server: &ServerId,
-    user: &UserId,
+    (user, role): (&UserId, Role),
     channels: &[StoredChannel],
 ) -> Result<Vec<EscalationStep>, DbError> {
-    Ok(get(db, server, user)?.plan(EventKind::Raid, &channels::usable(channels)?))
+    let mut usable = channels::usable(channels)?;
+    usable.retain(|(_, kind)| kind.serves(role));
+    Ok(get(db, server, user)?.plan(EventKind::Raid, &usable))
 }
 
 /// Rules by server and user; an `Err` cannot be read.

@@ -1,20 +1,26 @@
 //! Rules and channels of the users of notices, in batches: they decide which channels are tried, and when.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap, HashSet},
+};
 
 use crate::{
     db::{
+        access,
         alarm_rules::{self, StoredRules},
         channels,
         engine::{error::DbError, pool::Db},
     },
-    domain::{channel::ChannelKind, escalation::AlarmRules, ids::ChannelId},
+    domain::{access::Role, channel::ChannelKind, escalation::AlarmRules, ids::ChannelId},
 };
 
 /// Rules and channels of users.
 pub(in crate::db) struct NoticeRules {
     rules: StoredRules,
     channels: HashMap<String, Vec<(ChannelId, ChannelKind)>>,
+    /// Owners, each with a server; empty where all channels are for guests as well.
+    owned: HashSet<(String, String)>,
     default: AlarmRules,
 }
 
@@ -26,7 +32,12 @@ impl NoticeRules {
         users: &BTreeSet<String>,
     ) -> Result<Self, DbError> {
         let (rules, channels) = (alarm_rules::of(db, servers, users)?, channels::usable_of(db, users)?);
-        Ok(Self { rules, channels, default: AlarmRules::default() })
+        let is_for_owners = |(_, kind): &(_, ChannelKind)| !kind.serves(Role::Guest);
+        let owned = match channels.values().flatten().any(is_for_owners) {
+            true => access::owners(db, servers)?,
+            false => HashSet::new(),
+        };
+        Ok(Self { rules, channels, owned, default: AlarmRules::default() })
     }
 
     /// The user's rules for this server; false if they cannot be read, and are the default.
@@ -39,8 +50,13 @@ impl NoticeRules {
         }
     }
 
-    /// The user's channels that can be tried.
-    pub(in crate::db) fn channels(&self, user: &str) -> &[(ChannelId, ChannelKind)] {
-        self.channels.get(user).map_or(&[], Vec::as_slice)
+    /// The user's channels that can be tried for this server.
+    pub(in crate::db) fn channels(&self, server: &str, user: &str) -> Cow<'_, [(ChannelId, ChannelKind)]> {
+        let channels = self.channels.get(user).map_or(&[][..], Vec::as_slice);
+        let is_owner = || self.owned.contains(&(user.to_owned(), server.to_owned()));
+        if channels.iter().all(|(_, kind)| kind.serves(Role::Guest)) || is_owner() {
+            return channels.into();
+        }
+        channels.iter().filter(|(_, kind)| kind.serves(Role::Guest)).cloned().collect()
     }
 }

@@ -270,7 +270,7 @@ impl StepFacts {
             kind: concern.subject.kind(),
             drill: concern.drill(),
             rules,
-            channels: self.rules.channels(&notice.user_id),
+            channels: &self.rules.channels(&notice.server_id, &notice.user_id),
             tried: &tried,
             round: EscalationRound { number, began_at: notice.round_at },
         };
@@ -300,12 +300,13 @@ impl StepFacts {
 
     /// The messages by these channels, as too late.
     fn too_late(&self, notice: &NoticeRow, channels: &[ChannelId]) -> impl Iterator<Item = TooLateMessage> {
-        let known = self.rules.channels(&notice.user_id).iter().filter(move |(id, _)| channels.contains(id));
+        let known = self.rules.channels(&notice.server_id, &notice.user_id).into_owned();
+        let known = known.into_iter().filter(move |(id, _)| channels.contains(id));
         known.map(move |(id, kind)| TooLateMessage {
             incident: notice.incident_id.clone(),
             user: notice.user_id.clone(),
             channel: id.to_string(),
-            kind: *kind,
+            kind,
         })
     }
 

@@ -139,7 +139,7 @@ fn over(db: &mut Db, quiet: &[(&NoticeRow, Timestamp)], now: Timestamp) -> Resul
     let rules = NoticeRules::read(db, &servers, &users)?;
     let is_over = |(notice, last_at): &&(&NoticeRow, Timestamp)| {
         let (of_user, _) = rules.of(&notice.server_id, &notice.user_id);
-        of_user.raid_end(*last_at, rules.channels(&notice.user_id)) <= now
+        of_user.raid_end(*last_at, &rules.channels(&notice.server_id, &notice.user_id)) <= now
     };
     Ok(quiet.iter().filter(is_over).map(|(notice, _)| notice.key()).collect())
 }

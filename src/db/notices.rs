@@ -122,7 +122,8 @@ pub struct EndedAttempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryOutcome {
     Accepted {
-        status: u16,
+        /// Status of the answer; `None`: it was not asked by HTTP.
+        status: Option<u16>,
         /// The receipt of an emergency, which repeats.
         receipt: Option<String>,
     },
@@ -176,7 +177,7 @@ pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Res
     for group in accepted.chunk_by(|one, other| one.0 == other.0) {
         let Some((status, _)) = group.first() else { continue };
         let ids: Vec<&str> = group.iter().map(|(_, id)| *id).collect();
-        let answer = (deliveries::status.eq(i32::from(*status)), deliveries::reason.eq(None::<String>));
+        let answer = (deliveries::status.eq(status.map(i32::from)), deliveries::reason.eq(None::<String>));
         diesel::update(deliveries::table.filter(deliveries::id.eq_any(ids)))
             .set((answer, DeliveryEnd::new(NoticeDeliveryState::Accepted, now)))
             .execute(db)?;
@@ -192,7 +193,7 @@ pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Res
 
 impl EndedAttempt {
     /// True for an alarm among these messages, which were accepted.
-    fn rang_at(&self, accepted: &[(u16, &str)]) -> bool {
+    fn rang_at(&self, accepted: &[(Option<u16>, &str)]) -> bool {
         let is_accepted = accepted.iter().any(|(_, accepted)| *accepted == self.delivery.id);
         !self.delivery.is_acknowledgement() && is_accepted
     }

@@ -98,9 +98,14 @@ fn read(db: &mut Db, servers: &BTreeSet<String>) -> Result<WatchersByServer, DbE
     let mut watchers = WatchersByServer::new();
     for ((user, server), role) in roles {
         let (Some(channels), Some(named)) = (by_user.get(&user), named.get(&server)) else { continue };
+        let serves = |channel: &&StoredChannel| channel.kind().is_ok_and(|kind| kind.serves(role));
+        let channels: Vec<StoredChannel> = channels.iter().filter(serves).cloned().collect();
+        if channels.is_empty() {
+            continue;
+        }
         let rules = rules.remove(&(server, user.clone())).and_then(Result::ok).unwrap_or_default();
         let server_name = named.name_for(role).to_owned();
-        let watcher = ReachableWatcher { user: user.into(), role, server_name, rules, channels: channels.clone() };
+        let watcher = ReachableWatcher { user: user.into(), role, server_name, rules, channels };
         watchers.entry(named.id.clone()).or_default().push(watcher);
     }
     Ok(watchers)

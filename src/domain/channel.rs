@@ -6,7 +6,12 @@ use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::domain::{channel_template::WebhookTemplate, time::Timestamp, words::words};
+use crate::domain::{
+    access::{Action, Role},
+    channel_template::WebhookTemplate,
+    time::Timestamp,
+    words::words,
+};
 
 words! {
     /// A kind of channel.
@@ -21,6 +26,8 @@ words! {
         Pushover = "pushover",
         Gotify = "gotify",
         Telegram = "telegram",
+        /// The chat of the team in the game, for alarms of servers that the user has paired.
+        TeamChat = "teamChat",
     }
 }
 
@@ -58,6 +65,10 @@ words! {
         Unreadable = "unreadable",
         /// The alarm was over before this service could send it.
         TooLate = "too_late",
+        /// No link to the game server is in a team now.
+        NoLink = "no_link",
+        /// A player of the team has asked for no announcements.
+        Muted = "muted",
     }
 }
 
@@ -90,6 +101,11 @@ impl ChannelKind {
     pub fn keeps(self, queued_at: Timestamp, now: Timestamp) -> bool {
         self == Self::Webhook && now < queued_at + KEPT_FOR
     }
+
+    /// True if alarms of a server reach a user of this role by it: lines in the game are said over the link of the owner.
+    pub fn serves(self, role: Role) -> bool {
+        self != Self::TeamChat || role.may(Action::Command)
+    }
 }
 
 impl ChannelProof {
@@ -117,7 +133,13 @@ impl ChannelProof {
 impl ChannelFault {
     /// True if another attempt may succeed.
     pub fn is_passing(self) -> bool {
-        matches!(self, Self::Unavailable | Self::Throttled | Self::Unreadable)
+        matches!(self, Self::Unavailable | Self::Throttled | Self::Unreadable | Self::NoLink)
+    }
+
+    /// True if it says something about the channel: nothing that passes with us, or with one of the user's game servers,
+    /// switches a channel off.
+    fn is_of_channel(self) -> bool {
+        !matches!(self, Self::Unreadable | Self::NoLink | Self::Muted)
     }
 
     /// Advice for the user.
@@ -135,6 +157,8 @@ impl ChannelFault {
             Self::NotAllowed => "The address is not one of the public internet.",
             Self::Unreadable => "The operator is repairing this; there is nothing for you to do.",
             Self::TooLate => "The service heard of the alarm only when it was over. Your channel is not at fault.",
+            Self::NoLink => "No link to the game server is in a team. It is tried again while the alarm goes on.",
+            Self::Muted => "A player has muted announcements in the team's chat. Alarms are said all the same.",
         }
     }
 }
@@ -190,6 +214,8 @@ pub enum ChannelTarget {
         token: String,
         chat: String,
     },
+    /// The team of the server that a message is about.
+    TeamChat,
 }
 
 impl fmt::Debug for ChannelTarget {
@@ -209,10 +235,11 @@ impl ChannelTarget {
             Self::Pushover { .. } => ChannelKind::Pushover,
             Self::Gotify { .. } => ChannelKind::Gotify,
             Self::Telegram { .. } => ChannelKind::Telegram,
+            Self::TeamChat => ChannelKind::TeamChat,
         }
     }
 
-    /// The URL that it names, or of the service behind it.
+    /// The URL that it names, or of the service behind it; empty without one.
     pub fn url(&self) -> &str {
         match self {
             Self::WebPush { endpoint: url, .. }
@@ -222,6 +249,7 @@ impl ChannelTarget {
             | Self::Pushover { url, .. }
             | Self::Gotify { url, .. }
             | Self::Telegram { url, .. } => url,
+            Self::TeamChat => "",
         }
     }
 
@@ -238,6 +266,7 @@ impl ChannelTarget {
             Self::Pushover { url, token, user } => format!("{kind} {url} {token} {user}"),
             Self::Gotify { url, token } => format!("{kind} {url} {token}"),
             Self::Telegram { url, token, chat } => format!("{kind} {url} {token} {chat}"),
+            Self::TeamChat => kind.to_owned(),
         }
     }
 }
@@ -265,9 +294,10 @@ pub struct FailureRow {
 }
 
 impl FailureRow {
-    /// The row with this failure. One of ours counts for no channel, and only a success ends `gone` and `disabled`.
+    /// The row with this failure. One of ours or of a game server counts for no channel, and only a success ends `gone` and
+    /// `disabled`.
     pub fn with(self, fault: ChannelFault, now: Timestamp) -> Self {
-        if fault == ChannelFault::Unreadable {
+        if !fault.is_of_channel() {
             let state = if self.state == ChannelState::Active { ChannelState::Failing } else { self.state };
             return Self { state, ..self };
         }
@@ -306,6 +336,14 @@ mod tests {
     }
 
     #[test]
+    fn a_guest_is_not_reached_over_the_link_of_the_owner() {
+        for kind in ChannelKind::ALL {
+            assert!(kind.serves(Role::Owner));
+            assert_eq!(kind.serves(Role::Guest), kind != ChannelKind::TeamChat, "{kind:?}");
+        }
+    }
+
+    #[test]
     fn a_channel_is_proved_by_its_newest_message_only() {
         let at = Timestamp::from_timestamp(1_000, 0);
         let of = |state| [None, at].map(|accepted| ChannelProof::of(state, accepted));
@@ -329,8 +367,10 @@ mod tests {
             (often.state, often.with(ChannelFault::Gone, at(49)).state),
             (ChannelState::Disabled, ChannelState::Gone)
         );
-        let ours = (0..99).fold(none, |row, hours| row.with(ChannelFault::Unreadable, at(hours)));
-        assert_eq!(ours, FailureRow { state: ChannelState::Failing, ..none });
+        for fault in [ChannelFault::Unreadable, ChannelFault::NoLink, ChannelFault::Muted] {
+            let ours = (0..99).fold(none, |row, hours| row.with(fault, at(hours)));
+            assert_eq!(ours, FailureRow { state: ChannelState::Failing, ..none }, "{fault:?}");
+        }
         assert_eq!(often.with(ChannelFault::Unreadable, at(49)), often);
         let gone = none.with(ChannelFault::Gone, at(0));
         assert_eq!(gone.with(away, at(1)).state, ChannelState::Gone, "a late answer does not bring it back");

@@ -89,7 +89,7 @@ pub enum RulesFault {
     TimeOfStep,
     #[error("has its first step more than ten minutes after the alarm")]
     TimeOfFirst,
-    #[error("names a channel twice, or one that is not yours")]
+    #[error("names a channel twice, or one that is not yours or not for this server")]
     UnknownChannel,
     #[error("must be between 60 and 3600")]
     Repeat,

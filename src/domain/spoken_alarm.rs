@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use utoipa::ToSchema;
 
-use crate::domain::{time::Timestamp, words::words};
+use crate::domain::{channel::ChannelFault, time::Timestamp, words::words};
 
 /// A line that has waited longer is not said: none waits for more than twenty seconds, and the next process says none of
 /// an older alarm.
@@ -54,6 +54,17 @@ impl SpokenLine {
             _ => self,
         }
     }
+
+    /// The outcome for a channel that asked for it; `None`: the line still waits. What another user of the team has just
+    /// announced was said.
+    pub fn outcome(self) -> Option<Result<(), ChannelFault>> {
+        match (self.state, self.fault) {
+            (SpokenState::Queued, _) => None,
+            (SpokenState::Accepted | SpokenState::Superseded, _) => Some(Ok(())),
+            (SpokenState::Failed, Some(SpokenFault::NoTeam)) => Some(Err(ChannelFault::NoLink)),
+            (SpokenState::Failed, _) => Some(Err(ChannelFault::Unavailable)),
+        }
+    }
 }
 
 /// True if a process that starts says the line of an alarm of this time: it is fresh, and the process before has not stored
@@ -76,6 +87,16 @@ mod tests {
         assert!(!is_unsaid(rang_at, Some(said), later(3)) && !is_unsaid(rang_at, Some(queued), later(60)));
         // The clock was set back.
         assert!(!is_unsaid(rang_at, None, later(-3_600)));
+    }
+
+    #[test]
+    fn a_channel_is_answered_when_its_line_has_ended() {
+        let of = |state, fault| SpokenLine { state, fault, queued_at: Timestamp::UNIX_EPOCH, ended_at: None }.outcome();
+        assert_eq!(of(SpokenState::Queued, None), None);
+        assert_eq!(of(SpokenState::Accepted, None), Some(Ok(())));
+        assert_eq!(of(SpokenState::Superseded, None), Some(Ok(())));
+        assert_eq!(of(SpokenState::Failed, Some(SpokenFault::NoTeam)), Some(Err(ChannelFault::NoLink)));
+        assert_eq!(of(SpokenState::Failed, Some(SpokenFault::NotTaken)), Some(Err(ChannelFault::Unavailable)));
     }
 
     #[test]

@@ -49,8 +49,8 @@ pub use crate::relay::{
     alarms::received_at::{ReceivedAt, STORED_WITHIN},
     game::camera_capture::{CameraError, PullCameraFrame},
     game::commands::{
-        AcknowledgeRaid, AcknowledgementsErased, AskServer, ChatError, CommandError, DeviceToggle, DevicesChanged,
-        NotesChanged, PlaceDevice, ReadDevices, SendChat, UserCommand, Wish,
+        AcknowledgeRaid, AcknowledgementsErased, AskServer, ChannelLine, ChatError, CommandError, DeviceToggle,
+        DevicesChanged, NotesChanged, PlaceDevice, ReadDevices, SayForChannel, SendChat, UserCommand, Wish,
     },
     game::game_connection::{LinkStatus, players::PlayerSeen},
     hub::link_counts::{CountLinks, LinkCounts},

@@ -141,6 +141,7 @@ impl Foundation {
         policy: ChannelPolicy,
         keys: &KeyDerivation,
         urls: &PublicUrls,
+        hub: Addr<Hub>,
     ) -> Result<Channels, StartError> {
         let (outbound, allows_private) = (self.outbound.clone(), policy.allows_private);
         let may_reach = Arc::new(move |address| allows_private || outbound.is_foreign(address));
@@ -152,6 +153,7 @@ impl Foundation {
             pool: self.pool.clone(),
             vault: self.vault.clone(),
             client: client.map_err(StartError::Client)?,
+            team_chat: Some(hub.recipient()),
             links: AckLinks::new(&keys.key(Purpose::AckLink)),
             urls: urls.clone(),
             vapid: Default::default(),

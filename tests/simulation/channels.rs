@@ -168,6 +168,7 @@ impl Service {
                 std::sync::Arc::new(|request| Receiver::receive(request).boxed_local()),
                 self.random.clone(),
             ),
+            team_chat: None,
             links: AckLinks::new(&Key32::new([2; 32])),
             urls: PublicUrls { base: url(), frontend: url(), admin: url(), relay: None },
             vapid: Default::default(),

@@ -65,7 +65,7 @@ fn imports_only_go_down() {
                         within(&["crypto", "random"]) || within(&["crypto", "signed_webhook"])
                     }
                     "simulator" => matches!(target, "game" | "domain" | "clock"),
-                    "api" | "push" | "tracking" if target == "relay" => within(&["relay", "hub"]),
+                    "api" | "push" | "tracking" | "channels" if target == "relay" => within(&["relay", "hub"]),
                     _ => floor(target) < floor(room),
                 };
             if !allowed {

@@ -3,6 +3,7 @@
 mod alarms;
 mod announcements;
 mod bots;
+mod channel;
 mod commands;
 mod room;
 mod transcript;

@@ -93,6 +93,36 @@ test("rules are chosen, kept, and said to be wrong where they are", async () => 
   await close();
 });
 
+test("the team's chat is added as a channel, tried in the game, and given a time", async () => {
+  const { page, faults, close, reopen } = await opened();
+  const section = page.locator("details", { hasText: "Alarms on your phone" }).last();
+  await section.getByRole("combobox", { name: /^Service/ }).selectOption("Team chat in the game");
+  await section.getByText("A line in the game for your team").waitFor();
+  await section.getByLabel("Name", { exact: true }).fill("Our team");
+  await section.getByRole("button", { name: "Add", exact: true }).click();
+  const row = page.getByRole("listitem").filter({ hasText: "Our team" });
+  await row.getByText("Team chat in the game").waitFor();
+  await row.getByRole("button", { name: "Test" }).click();
+  await page.getByText("It was said in the game.").waitFor();
+  const { channels } = await demo.call("GET", "/channels");
+  const { id, host } = channels.find(({ kind }) => kind === "teamChat");
+  assert.equal(host, "");
+  const before = await demo.call("GET", rulesPath());
+  await reopen();
+  await rulesOf(page).getByLabel("Order").selectOption("own");
+  await rulesOf(page).getByLabel("Our team").selectOption("after 3 min");
+  await rulesOf(page).getByRole("button", { name: "Save" }).click();
+  await rulesOf(page).getByText("Saved.").waitFor();
+  const { steps } = await demo.call("GET", rulesPath());
+  assert.deepEqual(steps.at(-1), { afterSeconds: 180, channels: [id] });
+  await demo.call("PUT", rulesPath(), before);
+  await row.getByRole("button", { name: "Delete" }).click();
+  await row.getByRole("button", { name: "Sure?" }).click();
+  await row.waitFor({ state: "detached" });
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("a drill shows how an alarm reaches each channel, and that it was acknowledged", async () => {
   const { page, faults, close } = await opened();
   const last = lastAlarmOf(page);

@@ -259,10 +259,12 @@ test("no one is woken without a channel that took a message and is in the rules"
   const gone = { id: "gone", proof: "gone", inRules: true, advice: "Add it again." };
   const unused = { id: "unused", proof: "accepted", inRules: false, advice: "Your rules send no alarm by it." };
   const good = { id: "good", proof: "accepted", inRules: true, advice: null };
+  const chat = { id: "chat", kind: "teamChat", proof: "accepted", inRules: true, advice: null };
   assert.deepEqual(step([]), [false, ""]);
   assert.deepEqual(step([unused]), [false, unused.advice]);
   assert.deepEqual(step([unused, off, gone]), [false, off.advice], "what the rules use comes first");
   assert.equal(step([off, good])[0], true);
+  assert.equal(step([chat])[0], false, "a line in the game wakes no sleeper");
   assert.deepEqual(lostChannels({ channels: [unused, off, gone, good] }), [off, gone]);
   assert.deepEqual(lostChannels(null), []);
 });

@@ -54,6 +54,7 @@ const MOST_MILLISECONDS: f64 = 8.64e15;
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "kind": "ntfy", "name": "Phone", "topic": "my-secret-topic" }))]
 pub struct CreateChannel {
+    /// `teamChat` has no target: an alarm is said in the game, in the team of the paired server, over its link.
     #[garde(skip)]
     kind: ChannelKind,
     /// The channel's name in the list.
@@ -147,7 +148,7 @@ struct ChannelView {
     id: String,
     kind: ChannelKind,
     name: String,
-    /// Host to which messages are sent.
+    /// Host to which messages are sent; empty for `teamChat`.
     host: String,
     /// `active`; `failing`: the newest message did not get through, it is tried further; `disabled`: nothing got through
     /// for a day and twelve attempts or more, test it to use it again; `gone`: the other side says that the target ended.
@@ -276,6 +277,7 @@ impl CreateChannel {
                 token: needed(self.token, "token")?,
                 chat: needed(self.recipient, "recipient")?,
             }),
+            ChannelKind::TeamChat => Ok(ChannelTarget::TeamChat),
         }
     }
 }
@@ -374,7 +376,8 @@ async fn stored(context: &ApiContext, user: &UserId, id: &ChannelId) -> Result<S
     context.pool.read(move |db| channels::find(db, &user, &id)).await?.ok_or(ApiError::NotFound)
 }
 
-/// Sends a test message by a channel, and says if the other side took it. One that was disabled is used again then.
+/// Sends a test message by a channel, and says if the other side took it. One that was disabled is used again then. By
+/// `teamChat` it is said in the team of each server that the user has paired, and taken if one link says it.
 #[utoipa::path(post, path = "/channels/{id}/test", tag = "channels", operation_id = "test_channel",
     params(("id" = String, Path)), responses(
     (status = 200, body = ChannelTest),
@@ -401,9 +404,7 @@ pub async fn test(
     };
     context.pool.write(note).await?;
     let tested = match sent {
-        Ok(TakenMessage { status, .. }) => {
-            ChannelTest { accepted: true, status: Some(status), reason: None, advice: None }
-        }
+        Ok(TakenMessage { status, .. }) => ChannelTest { accepted: true, status, reason: None, advice: None },
         Err(ChannelFailure { fault, status, .. }) => {
             ChannelTest { accepted: false, status, reason: Some(fault), advice: Some(fault.advice()) }
         }

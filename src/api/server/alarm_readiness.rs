@@ -119,7 +119,7 @@ pub async fn get(
             Role::Owner => (push_refusals::get(db, &owner)?, alarms::last_unmatched(db, &owner, since)?),
             _ => (None, None),
         };
-        let channels = channel_readiness(db, &server, &user.id)?;
+        let channels = channel_readiness(db, &server, (&user.id, role))?;
         let announces = team_chat_settings::get(db, &server)?.announcements.raid;
         let last = spoken_alarms::newest(db, &server)?.map(|line| SpokenView::new(line, now));
         let team_chat = TeamChatReadiness { announces, last };
@@ -142,22 +142,27 @@ pub async fn get(
 }
 
 /// The user's channels, with those of their rules for this server marked.
-fn channel_readiness(db: &mut Db, server: &ServerId, user: &UserId) -> Result<Vec<ChannelReadiness>, DbError> {
+fn channel_readiness(
+    db: &mut Db,
+    server: &ServerId,
+    (user, role): (&UserId, Role),
+) -> Result<Vec<ChannelReadiness>, DbError> {
     let channels = channels::list(db, user)?;
-    let plan = alarm_rules::raid_plan(db, server, user, &channels)?;
+    let plan = alarm_rules::raid_plan(db, server, (user, role), &channels)?;
     let readiness = channels.into_iter().take(CHANNELS_PER_USER).map(|channel| {
         let id = channel.id();
-        ChannelReadiness::new(channel, plan.iter().any(|step| step.channels.contains(&id)))
+        ChannelReadiness::new(channel, role, plan.iter().any(|step| step.channels.contains(&id)))
     });
     readiness.collect()
 }
 
 impl ChannelReadiness {
-    fn new(channel: StoredChannel, in_rules: bool) -> Result<Self, DbError> {
+    fn new(channel: StoredChannel, role: Role, in_rules: bool) -> Result<Self, DbError> {
         let (kind, proof) = (channel.kind()?, ChannelProof::of(channel.state()?, channel.accepted_at));
         let reason = channel.reason.as_deref().and_then(ChannelFault::parse);
         let not_used = (!in_rules).then_some("Your rules for this server send no alarm by it.");
-        let advice = proof.advice().or(reason.map(ChannelFault::advice)).or(not_used);
+        let not_yours = (!kind.serves(role)).then_some("Only the owner's alarms are said in the team's chat.");
+        let advice = not_yours.or(proof.advice()).or(reason.map(ChannelFault::advice)).or(not_used);
         let StoredChannel { id, name, accepted_at, .. } = channel;
         Ok(Self { id, kind, name, proof, reason, accepted_at, in_rules, advice })
     }

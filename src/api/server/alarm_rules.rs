@@ -13,7 +13,12 @@ use crate::{
         context::ApiContext,
         extract::{json::Json, paired_server::WatchedServer},
     },
-    db::{access, alarm_rules, channels, engine::pool::Db, late_notices},
+    db::{
+        access, alarm_rules,
+        channels::{self, StoredChannel},
+        engine::pool::Db,
+        late_notices,
+    },
     domain::{
         escalation::{AlarmRules, EscalationStep, only_raids},
         ids::ChannelId,
@@ -63,7 +68,7 @@ pub struct PutStep {
     #[garde(range(max = 3600))]
     #[schema(maximum = 3600)]
     after_seconds: u32,
-    /// Ids of the user's channels.
+    /// Ids of the user's channels; one of the team's chat for servers that the user has paired.
     #[garde(length(min = 1, max = 20), inner(length(chars, max = 128)))]
     #[schema(min_items = 1, max_items = 20, value_type = Vec<ChannelIdText>)]
     channels: Vec<String>,
@@ -90,7 +95,7 @@ pub async fn get(
 #[utoipa::path(put, path = "/paired-servers/{id}/alarm-rules", tag = "alarms",
     params(("id" = String, Path)), request_body = PutAlarmRules, responses((status = 200, body = AlarmRules)))]
 pub async fn update(
-    WatchedServer { id, user, .. }: WatchedServer,
+    WatchedServer { id, role, user }: WatchedServer,
     Json(new): Json<PutAlarmRules>,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
@@ -106,7 +111,9 @@ pub async fn update(
         if !access::may_watch(db, &user.id, &id)? {
             return Err(ApiError::NotFound);
         }
-        let known: BTreeSet<ChannelId> = channels::list(db, &user.id)?.iter().map(|channel| channel.id()).collect();
+        let serves = |channel: &&StoredChannel| channel.kind().map_or(true, |kind| kind.serves(role));
+        let known: BTreeSet<ChannelId> =
+            channels::list(db, &user.id)?.iter().filter(serves).map(StoredChannel::id).collect();
         rules.check(&known).map_err(|(field, fault)| ApiError::invalid(field, fault.to_string()))?;
         alarm_rules::put(db, &id, &user.id, &rules)?;
         late_notices::hasten_unsent(db, &id, &user.id, now)?;

@@ -26,6 +26,7 @@ use crate::{
         spoken_alarms, team_chat_settings,
     },
     domain::{
+        access::Role,
         channel::{ChannelFault, ChannelKind},
         drill::{DrillReach, DrilledMessage},
         ids::{ServerId, UserId},
@@ -168,7 +169,7 @@ fn drilled_channels(
     incident: &str,
 ) -> Result<Vec<DrilledChannel>, DbError> {
     let channels = channels::list(db, user)?;
-    let plan = alarm_rules::raid_plan(db, server, user, &channels)?;
+    let plan = alarm_rules::raid_plan(db, server, (user, Role::Owner), &channels)?;
     let messages = deliveries::list(db, incident, user)?;
     let drilled = channels.into_iter().map(|channel| {
         let id = channel.id();

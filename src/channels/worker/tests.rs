@@ -88,6 +88,7 @@ impl Receiver {
             pool: pool.clone(),
             vault: Vault::new(pool.clone(), Arc::new(Sealer::new(&Key32::new([1; 32]), None, 1, random.clone()))),
             client: ChannelClient::simulated(Arc::new(receive), random),
+            team_chat: None,
             links: AckLinks::new(&Key32::new([2; 32])),
             urls: PublicUrls { base: url(), frontend: url(), admin: url(), relay: None },
             vapid: Default::default(),

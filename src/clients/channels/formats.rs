@@ -64,6 +64,8 @@ impl Format<'_> {
             ChannelTarget::Pushover { url, token, user } => Some(self.pushover(url, token, user)),
             ChannelTarget::Gotify { url, token } => Some(self.gotify(url, token)),
             ChannelTarget::Telegram { url, token, chat } => Some(self.telegram(url, token, chat)),
+            // Said in the game, by no request.
+            ChannelTarget::TeamChat => None,
         }
     }
 

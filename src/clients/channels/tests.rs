@@ -34,7 +34,7 @@ async fn a_second_url_that_has_ended_takes_no_alarm_with_it() {
     let ended = ChannelTarget::Discord { url: rest, quiet_url: None };
     let send = async |event, target: &ChannelTarget| {
         let sent = client.send(ChannelLane::Proven, "1", target, &notice(event), None, now).await;
-        sent.map(|taken| taken.status)
+        sent.map(|taken| taken.status.expect("an answer of HTTP"))
     };
     assert_eq!(send(NoticeEvent::Event, &apart).await, Ok(204));
     assert_eq!(send(NoticeEvent::Opened, &apart).await, Ok(204));
@@ -65,7 +65,8 @@ fn a_status_says_whether_another_attempt_is_worth_it() {
         assert_eq!(of(kind, status), expected, "{kind:?} {status}");
     }
     let passing: Vec<_> = ChannelFault::ALL.into_iter().filter(|fault| fault.is_passing()).collect();
-    assert_eq!(passing, [ChannelFault::Unavailable, ChannelFault::Throttled, ChannelFault::Unreadable]);
+    let expected = [ChannelFault::Unavailable, ChannelFault::Throttled, ChannelFault::Unreadable, ChannelFault::NoLink];
+    assert_eq!(passing, expected);
 }
 
 /// Where messages may go, and where not.
@@ -115,7 +116,7 @@ async fn send_to(client: &ChannelClient, url: String) -> Result<u16, ChannelFail
     let target = ChannelTarget::Webhook { url, secrets: vec!["whsec_c2VjcmV0".to_owned()], template: None };
     let now = Timestamp::from_timestamp(1_700_000_000, 0).unwrap();
     let sent = client.send(ChannelLane::Proven, "1", &target, &notice(NoticeEvent::Opened), None, now).await;
-    sent.map(|taken| taken.status)
+    sent.map(|taken| taken.status.expect("an answer of HTTP"))
 }
 
 #[actix_web::test]

@@ -109,7 +109,7 @@ fn happen(pool: &Pool, server: &ServerId, entry: &TimelineEntry) {
     pool.write_blocking(|db| timeline::insert(db, &owner, entry)).unwrap();
 }
 
-const ACCEPTED: DeliveryOutcome = DeliveryOutcome::Accepted { status: 201, receipt: None };
+const ACCEPTED: DeliveryOutcome = DeliveryOutcome::Accepted { status: Some(201), receipt: None };
 
 #[test]
 fn an_incident_opens_one_notice_for_each_watcher_with_a_channel_and_a_repeat_opens_none() {

@@ -90,7 +90,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
 fn ended_attempt(key: &str) -> EndedAttempt {
     let (id, incident_id, user_id, channel_id) = (key.to_owned(), key.to_owned(), key.to_owned(), key.to_owned());
     let delivery = NoticeDelivery { id, incident_id, user_id, channel_id, round: 0, attempts: 0, queued_at: now() };
-    let outcome = DeliveryOutcome::Accepted { status: 200, receipt: Some(key.to_owned()) };
+    let outcome = DeliveryOutcome::Accepted { status: Some(200), receipt: Some(key.to_owned()) };
     EndedAttempt { delivery, target_hash: key.to_owned(), kind: key.to_owned(), outcome }
 }
 

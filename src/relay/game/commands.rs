@@ -3,11 +3,12 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::Message;
-use tokio::time::sleep;
+use tokio::{sync::oneshot, time::sleep};
 
 use crate::{
     db::incidents::StoredIncident,
     domain::{
+        channel::ChannelFault,
         chat::StoredLine,
         chat_answers::BotMessages,
         device::{DeviceKind, DeviceReport},
@@ -114,6 +115,25 @@ pub struct AcknowledgementsErased {
 #[rtype(result = "Result<StoredLine, ChatError>")]
 pub struct SayInTeam {
     pub text: String,
+}
+
+/// Say this in the team of a paired server when its turn comes, for a channel of the owner; without a game connection it
+/// is dropped, and so is `answer`.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct SayForChannel {
+    pub line: ChannelLine,
+    /// Answered once the game server took the line, or will not.
+    pub answer: oneshot::Sender<Result<(), ChannelFault>>,
+}
+
+/// A line of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelLine {
+    /// An alarm, or a drill.
+    Alarm { name: String, grid: String, drill: bool },
+    /// Another event, in its own words. A player may have muted these.
+    Event(String),
 }
 
 /// A user's line for the team of a paired server that this user may command.

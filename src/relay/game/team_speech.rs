@@ -31,10 +31,16 @@ pub fn say_later(context: &Arc<RelayContext>, key: &TeamKey, by: &ServerId, text
     push(context, key, line(by, text), purpose);
 }
 
-/// Lets an alarm be said in the team's chat when its turn comes, and stores how far it came.
-pub fn say_alarm(context: &Arc<RelayContext>, key: &TeamKey, by: &ServerId, text: &str, alarm: AlarmLine) {
+/// Lets this be said in the team's chat when its turn comes, and notes how far it came.
+pub fn say_noted(
+    context: &Arc<RelayContext>,
+    key: &TeamKey,
+    by: &ServerId,
+    (text, purpose): (&str, LineUse),
+    alarm: AlarmLine,
+) {
     let line = line(by, text).map(|line| SaidLine { alarm: Some(alarm.into()), ..line });
-    push(context, key, line, LineUse::Alarm);
+    push(context, key, line, purpose);
 }
 
 /// Lets the end of these timers be said in the team's chat when its turn comes, by this line and others that have them.

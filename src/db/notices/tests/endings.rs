@@ -265,7 +265,7 @@ fn an_emergency_is_over_with_its_raid_and_until_it_expires() {
         step(pool, later(0));
         for message in sent(pool, later(0)) {
             let receipt = Some(format!("r{}", message.user_id));
-            end(pool, &message, &DeliveryOutcome::Accepted { status: 200, receipt }, later(1));
+            end(pool, &message, &DeliveryOutcome::Accepted { status: Some(200), receipt }, later(1));
         }
         let page = |at, after| pool.read_blocking(|db| emergencies::over(db, later(at), after, 1)).unwrap();
         let over = |at| {
@@ -373,7 +373,7 @@ fn an_emergency_ends_with_its_channel_and_its_user() {
         step(pool, later(0));
         for message in sent(pool, later(0)) {
             let receipt = Some(format!("r{}", message.user_id));
-            end(pool, &message, &DeliveryOutcome::Accepted { status: 200, receipt }, later(1));
+            end(pool, &message, &DeliveryOutcome::Accepted { status: Some(200), receipt }, later(1));
         }
         let receipts = |orphaned: Vec<OrphanedEmergency>| {
             orphaned.into_iter().map(|one| (one.channel.id, one.emergency.receipt.unwrap())).collect::<Vec<_>>()

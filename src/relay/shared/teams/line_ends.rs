@@ -3,31 +3,48 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use crate::{
     clock::Clock,
     domain::{
+        channel::ChannelFault,
         ids::ServerId,
         spoken_alarm::{SpokenFault, SpokenLine, SpokenState},
     },
     relay::shared::write_behind::{Record, WriteBehind},
 };
 
-/// The alarm of a line: its delivery is stored, also when the line is dropped.
+/// The alarm of a line: how far that came is noted, also when the line is dropped.
 pub struct AlarmLine {
-    server: ServerId,
-    incident: Arc<str>,
     clock: Clock,
-    write_behind: WriteBehind,
     line: SpokenLine,
+    asked_by: LineAsker,
+}
+
+enum LineAsker {
+    /// The owner's settings: the line is a delivery of its own, which is stored.
+    Announcements { server: ServerId, incident: Arc<str>, write_behind: WriteBehind },
+    /// A channel, which is answered once.
+    Channel(Option<oneshot::Sender<Result<(), ChannelFault>>>),
 }
 
 impl AlarmLine {
     /// A line about this incident that waits from now on.
     pub fn queued(server: &ServerId, incident: &str, clock: &Clock, write_behind: &WriteBehind) -> Self {
+        let (server, incident, write_behind) = (server.clone(), incident.into(), write_behind.clone());
+        Self::asked_by(LineAsker::Announcements { server, incident, write_behind }, clock)
+    }
+
+    /// A line of a channel that waits from now on. The channel is answered when it ends.
+    pub fn of_channel(answer: oneshot::Sender<Result<(), ChannelFault>>, clock: &Clock) -> Self {
+        Self::asked_by(LineAsker::Channel(Some(answer)), clock)
+    }
+
+    fn asked_by(asked_by: LineAsker, clock: &Clock) -> Self {
         let line = SpokenLine { state: SpokenState::Queued, fault: None, queued_at: clock.now(), ended_at: None };
-        let (server, clock, write_behind) = (server.clone(), clock.clone(), write_behind.clone());
-        let queued = Self { server, incident: incident.into(), clock, write_behind, line };
-        queued.store();
+        let mut queued = Self { clock: clock.clone(), line, asked_by };
+        queued.note();
         queued
     }
 
@@ -38,11 +55,23 @@ impl AlarmLine {
 
     fn note_end(&mut self, state: SpokenState, fault: Option<SpokenFault>) {
         self.line = SpokenLine { state, fault, ended_at: Some(self.clock.now()), ..self.line };
-        self.store();
+        self.note();
     }
 
-    fn store(&self) {
-        self.write_behind.store(Record::Spoken(self.server.clone(), self.incident.clone(), self.line));
+    fn note(&mut self) {
+        match &mut self.asked_by {
+            LineAsker::Announcements { server, incident, write_behind } => {
+                write_behind.store(Record::Spoken(server.clone(), incident.clone(), self.line));
+            }
+            LineAsker::Channel(answer) => {
+                if let Some(outcome) = self.line.outcome()
+                    && let Some(answer) = answer.take()
+                {
+                    // The channel may have stopped waiting.
+                    let _ = answer.send(outcome);
+                }
+            }
+        }
     }
 }
 

@@ -18,8 +18,11 @@ const ROUNDS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 /** Hours that are offered to those who have none. */
 const NIGHT = { from: "23:00", to: "07:00", raidsPierce: true };
 
-/** @param {Channel[]} channels of the user */
-export async function alarmRules(channels) {
+/** @param {Channel[]} known of the user */
+export async function alarmRules(known) {
+  // Lines in the game are the owner's.
+  const isOwner = live.current?.info.role === "owner";
+  const channels = known.filter(({ kind }) => isOwner || kind !== "teamChat");
   const path = /** @type {const} */ (`/paired-servers/${currentServer().id}/alarm-rules`);
   const rules = await get(path);
   const outcome = h("p", { role: "status" });

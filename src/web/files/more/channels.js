@@ -23,6 +23,7 @@ const FIELDS = {
   telegram: ["token", "recipient"],
   discord: ["url", "quietUrl?"],
   webhook: ["url"],
+  teamChat: [],
 };
 
 /** @param {() => void} reload */
@@ -48,7 +49,7 @@ function channelRow({ id, kind, name, host, state, advice, acceptedAt }, outcome
     async () => {
       test.disabled = true;
       const words = await post(`/channels/${id}/test`).then(
-        (tested) => (tested.accepted ? CHANNELS.accepted : tested.advice),
+        (tested) => (tested.accepted ? (kind === "teamChat" ? CHANNELS.said : CHANNELS.accepted) : tested.advice),
         (problem) => problem.message,
       );
       fill(outcome, words);

@@ -45,7 +45,8 @@ export function stepsOf({ devices, credential, server, readiness, soundState, no
     { name: "notifications", isDone: notifications === "granted", state: notifications },
     {
       name: "channel",
-      isDone: channels.some(({ inRules, proof }) => inRules && proof === "accepted"),
+      // A line in the game wakes no sleeper.
+      isDone: channels.some(({ kind, inRules, proof }) => kind !== "teamChat" && inRules && proof === "accepted"),
       state: advised?.advice ?? "",
     },
     {

@@ -79,6 +79,8 @@ export const DELIVERIES = {
     not_allowed: "no channel may reach that address",
     unreadable: "the operator is repairing this",
     too_late: "the alarm was over before it could be sent",
+    no_link: "no link to the game server is in a team",
+    muted: "players want no announcements",
     no_team: "there was no team",
     not_taken: "the game server took no line in time",
   },

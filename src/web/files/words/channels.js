@@ -13,6 +13,7 @@ export const CHANNELS = {
     telegram: "Telegram",
     discord: "Discord",
     webhook: "Webhook (signed JSON)",
+    teamChat: "Team chat in the game",
     webPush: "Browser",
   },
   /** @type {Record<string, string>} */
@@ -23,6 +24,7 @@ export const CHANNELS = {
     telegram: "Make a bot with @BotFather, write to it once, and give the id of that chat.",
     discord: "Server settings, Integrations, Webhooks: copy its URL. A second one keeps raids apart from the rest.",
     webhook: "Signed after the Standard Webhooks specification.",
+    teamChat: "A line in the game for your team, on each server that you have paired, while its link is up.",
   },
   name: "Name",
   url: "URL",
@@ -36,6 +38,7 @@ export const CHANNELS = {
   remove: "Delete",
   sure: "Sure?",
   accepted: "It took the message. Did it wake you?",
+  said: "It was said in the game.",
   state: {
     active: "",
     failing: "the last message did not get through",

@@ -6,13 +6,52 @@ use super::super::GameConnection;
 use crate::{
     domain::{
         change::{Change, Section},
+        channel::ChannelFault,
+        chat_answers::BotMessages,
         incident::Raid,
         spoken_alarm::{SpokenFault, SpokenState, is_unsaid},
         team_command::speaker::LineUse,
         world_event::{EventKind, WorldEvent},
     },
-    relay::{game::team_speech, shared::teams::line_ends::AlarmLine},
+    relay::{
+        game::{
+            commands::{ChannelLine, SayForChannel},
+            team_speech,
+        },
+        shared::teams::line_ends::AlarmLine,
+    },
 };
+
+impl Handler<SayForChannel> for GameConnection {
+    type Result = ();
+
+    fn handle(&mut self, SayForChannel { line, answer }: SayForChannel, ctx: &mut Self::Context) {
+        let fault = match &line {
+            _ if !self.is_ready() => Some(ChannelFault::NoLink),
+            ChannelLine::Event(_) if self.is_muted() => Some(ChannelFault::Muted),
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            // The channel may have stopped waiting.
+            let _ = answer.send(Err(fault));
+            return;
+        }
+        let noted = AlarmLine::of_channel(answer, &self.context.clock);
+        match line {
+            ChannelLine::Event(text) => self.say_noted(text.trim(), LineUse::Announcement, noted),
+            ChannelLine::Alarm { name, grid, drill } => self.with_texts(ctx, move |connection, texts, _| {
+                connection.say_noted(&alarm_text(texts, &name, &grid, drill), LineUse::Alarm, noted);
+            }),
+        }
+    }
+}
+
+/// The words of an alarm.
+fn alarm_text(texts: &BotMessages, name: &str, grid: &str, is_drill: bool) -> String {
+    let text = if is_drill { "team.announce.drill" } else { "team.announce.raid" };
+    let place = if grid.is_empty() { String::new() } else { format!(" at {grid}") };
+    texts.say(text, &[("alarm", name), ("place", &place)])
+}
 
 impl GameConnection {
     /// Takes note of changes of the state, before they are published.
@@ -55,10 +94,22 @@ impl GameConnection {
 
     /// Says something that no player has asked for, unless they want silence or none is there to read it.
     fn announce(&self, text: &str) {
-        let is_muted = self.commands.settings.muted_until.is_some_and(|until| self.context.clock.now() < until);
         let is_read = self.feed.live.state().members.iter().any(|(_, member)| member.online);
-        if !is_muted && is_read {
+        if !self.is_muted() && is_read {
             self.say(text, LineUse::Announcement);
+        }
+    }
+
+    /// True while players want no announcements.
+    fn is_muted(&self) -> bool {
+        self.commands.settings.muted_until.is_some_and(|until| self.context.clock.now() < until)
+    }
+
+    /// Says this in the team's chat when its turn comes, and notes how far it came.
+    fn say_noted(&self, text: &str, purpose: LineUse, noted: AlarmLine) {
+        match &self.commands.key {
+            Some(key) => team_speech::say_noted(&self.context, key, &self.server, (text, purpose), noted),
+            None => noted.end(SpokenState::Failed, Some(SpokenFault::NoTeam)),
         }
     }
 
@@ -88,14 +139,9 @@ impl GameConnection {
         let context = &self.context;
         let alarm = AlarmLine::queued(&self.server, &raid.incident, &context.clock, &context.write_behind);
         let (name, grid) = (raid.alarm_name.clone(), raid.place.grid.clone());
-        let text = if raid.drill { "team.announce.drill" } else { "team.announce.raid" };
+        let drill = raid.drill;
         self.with_texts(ctx, move |connection, texts, _| {
-            let Some(key) = &connection.commands.key else {
-                return alarm.end(SpokenState::Failed, Some(SpokenFault::NoTeam));
-            };
-            let place = if grid.is_empty() { String::new() } else { format!(" at {grid}") };
-            let text = texts.say(text, &[("alarm", &name), ("place", &place)]);
-            team_speech::say_alarm(&connection.context, key, &connection.server, &text, alarm);
+            connection.say_noted(&alarm_text(texts, &name, &grid, drill), LineUse::Alarm, alarm);
         });
     }
 }
