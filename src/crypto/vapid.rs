@@ -134,6 +134,30 @@ mod tests {
         }
     }
 
+    /// RFC 8292, section 2.4.
+    #[test]
+    fn the_text_of_the_rfc_is_signed_and_its_signature_is_read_as_ours_are() {
+        const PUBLIC: &str = "BA1Hxzyi1RUM1b5wjxsn7nGxAszw2u61m164i3MrAIxHF6YK5h4SDYic-dRuU_RCPCfA5aq9ojSwk5Y2EmClBPs";
+        const SIGNED: &str = "eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.eyJhdWQiOiJodHRwczovL3B1c2guZXhhbXBsZS5uZXQiLCJleHAi\
+            OjE0NTM1MjM3NjgsInN1YiI6Im1haWx0bzpwdXNoQGV4YW1wbGUuY29tIn0";
+        const SIGNATURE: &str =
+            "i3CYb7t4xfxCDquptFOepC9GAu_HLGkMlMuCGSK2rpiUfnK9ojFwDXb1JrErtmysazNjjvW2L9OkSSHzvoD1oA";
+        crate::crypto::install();
+        let key = VapidKey::read(&VapidKey::generate()).unwrap();
+        let now = Timestamp::from_timestamp(1_453_523_768, 0).unwrap() - TOKEN_LIFE;
+        let value = key.authorization("https://push.example.net", "mailto:push@example.com", now).unwrap();
+        let (token, public) = value.strip_prefix("vapid t=").unwrap().split_once(", k=").unwrap();
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        assert_eq!(signed, SIGNED);
+        let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap();
+        let verify = |public: &str, signature: &str| {
+            let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, decode(public));
+            key.verify(signed.as_bytes(), &decode(signature))
+        };
+        assert!(verify(PUBLIC, SIGNATURE).is_ok() && verify(public, signature).is_ok());
+        assert!(verify(PUBLIC, signature).is_err());
+    }
+
     #[test]
     fn another_text_is_no_key() {
         assert!(VapidKey::read(&b"key".to_vec().into()).is_none());
