@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { labelOf } from "../../src/web/files/map/grid.js";
 import { browser, demo, openPage, useDemo } from "./lib.mjs";
 
 useDemo();
@@ -107,6 +108,68 @@ test("the raid bar says who took note of a raid", async () => {
   assert.deepEqual(faults, []);
   await close();
 });
+
+/** Milliseconds within which a flight over the map is over. */
+const FLIGHT = 1000;
+/** Another size of the world than a page takes before it knows it, metres. */
+const LARGER = 4500;
+
+for (const reducedMotion of ["no-preference", "reduce"]) {
+  test(`the map flies to a raid, and is there where the page comes later (motion: ${reducedMotion})`, async () => {
+    const at = { x: 700, y: 3100 };
+    const { prepare, patch, state } = stage();
+    const { page, faults, close } = await openPage(browser, demo, { prepare, reducedMotion });
+    await live(page);
+    await page.locator(".map canvas").waitFor();
+    let step = 0;
+    /** The label of the place in the middle of a map, under a pointer that moves a little. */
+    const middle = async (page) => {
+      const { x, y, width, height } = await page.locator(".map canvas").boundingBox();
+      step += 1;
+      await page.mouse.move(x + width / 2 + (step % 2), y + height / 2);
+      return page.locator(".map-place").textContent();
+    };
+    const there = async (page, size) => {
+      for (let left = 100; (await middle(page)) !== labelOf(size, at.x, at.y); left -= 1) {
+        assert.ok(left > 0, `${await middle(page)} is not the place of the raid`);
+        await page.waitForTimeout(100);
+      }
+    };
+    assert.notEqual(await middle(page), labelOf(state().server.mapSize, at.x, at.y));
+    patch({ op: "add", path: "/raids/one", value: raidOf(at) });
+    await there(page, state().server.mapSize);
+
+    // As from the notification of a phone. The size of the world and its picture come later than the raid.
+    const late = stage((state) => {
+      state.raids.one = raidOf(at);
+      state.server.mapSize = null;
+    });
+    const {
+      page: other,
+      faults: others,
+      close: closeOther,
+    } = await openPage(browser, demo, {
+      prepare: async (page) => {
+        await late.prepare(page);
+        await page.route(/\/paired-servers\/[^/]+\/map$/, async (route) => {
+          await page.locator(".raid-bar.is-open").waitFor();
+          await page.waitForTimeout(FLIGHT);
+          const response = await route.fetch();
+          await route.fulfill({ response, json: { ...(await response.json()), size: LARGER } });
+        });
+      },
+      reducedMotion,
+    });
+    await other.locator(".raid-bar.is-open").waitFor();
+    await there(other, LARGER);
+    // A hand has the map from then on.
+    await other.getByRole("button", { name: "Show the whole map" }).click();
+    for (let left = 20; left > 0; left -= 1) await other.waitForTimeout(50);
+    assert.notEqual(await middle(other), labelOf(LARGER, at.x, at.y));
+    assert.deepEqual([...faults, ...others], []);
+    await Promise.all([close(), closeOther()]);
+  });
+}
 
 test("a new version is offered, and never while there is a raid", async () => {
   const { prepare, patch } = stage((state) => (state.raids.one = raidOf()));

@@ -8,16 +8,19 @@ export class Flight {
     this.from = { x: view.x, y: view.y, scale: view.scale };
     this.to = { x, y, scale };
     this.begun = performance.now() - (atOnce ? TAKES : 0);
+    this.isOver = false;
   }
 
-  /** Moves the view; true at the end. @param {import("./view.js").View} view @param {number} at */
+  /** Moves the view; false once it is there. @param {import("./view.js").View} view @param {number} at */
   move(view, at) {
+    if (this.isOver) return false;
     const part = Math.min(1, (at - this.begun) / TAKES);
     const eased = 1 - (1 - part) ** 3;
     // The scale grows evenly for the eye: by factors.
     view.scale = this.from.scale * (this.to.scale / this.from.scale) ** eased;
     view.center(this.from.x + (this.to.x - this.from.x) * eased, this.from.y + (this.to.y - this.from.y) * eased);
-    return part === 1;
+    this.isOver = part === 1;
+    return true;
   }
 }
 

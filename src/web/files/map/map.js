@@ -40,7 +40,7 @@ export class LiveMap {
     /** @type {((x: number, y: number) => void) | null} */
     this.chosen = null;
     this.glide = new Glide(() => this.#soon());
-    /** @type {Flight | null} */
+    /** @type {Flight | null} the last one, until a hand moves the map */
     this.flight = null;
     /** @type {number | null} the next frame, if one was asked for */
     this.frame = null;
@@ -101,8 +101,12 @@ export class LiveMap {
   }
 
   #makeButtons() {
+    const moved = () => {
+      this.flight = null;
+      this.#redraw();
+    };
     const { zoom } = listen(this.canvas, this.view, {
-      moved: () => this.#redraw(),
+      moved,
       held: () => this.followed && this.follow(null),
       tapped: (left, top) => this.#tap(left, top),
       pointed: (left, top) => text(this.place, labelOf(this.view.size, ...this.view.toWorld(left, top))),
@@ -110,7 +114,7 @@ export class LiveMap {
     const whole = () => {
       this.follow(null);
       this.view.fit();
-      this.#redraw();
+      moved();
     };
     const use = (/** @type {string | null} */ mode) => () => this.use(this.mode === mode ? null : mode);
     return mapButtons({ zoom, whole, measure: use("measure"), note: use("note") });
@@ -149,6 +153,7 @@ export class LiveMap {
   /** Keeps a thing in the middle; null ends that. @param {string | null} id */
   follow(id) {
     this.followed = id;
+    if (id) this.flight = null;
     const thing = id && this.things.find((thing) => thing.id === id);
     if (thing && this.view.zoom < 2) this.view.scale = Math.min(this.view.largest, this.view.fitting * 4);
     if (this.mode === null) text(this.plate, thing ? MAP.following(thing.name) : "");
@@ -159,10 +164,18 @@ export class LiveMap {
   /** Moves to a place. @param {number} x @param {number} y */
   flyTo(x, y) {
     this.follow(null);
-    const near = Math.min(this.view.width, this.view.height) / SEEN;
-    const scale = Math.max(this.view.scale, Math.min(this.view.largest, near));
-    this.flight = new Flight(this.view, x, y, scale, this.isReduced());
+    const { scale, largest, width, height } = this.view;
+    const near = Math.max(scale, Math.min(largest, width / SEEN, height / SEEN));
+    this.flight = new Flight(this.view, x, y, near, this.isReduced());
     this.#soon();
+  }
+
+  /** The world has this size. What was flown to before that was known stays in the middle. @param {number} size */
+  #resize(size) {
+    this.view.size = size;
+    this.view.fit();
+    this.painter.isGroundOld = true;
+    if (this.flight) this.flyTo(this.flight.to.x, this.flight.to.y);
   }
 
   /** Chooses a thing and moves there. @param {string} id */
@@ -175,38 +188,28 @@ export class LiveMap {
 
   #changeServer() {
     this.picture.clear();
-    this.selected = this.followed = null;
-    this.crowd = undefined;
+    [this.selected, this.followed, this.flight, this.crowd] = [null, null, null, undefined];
     this.motion = new Motion();
-    this.view.size = live.current?.state?.server?.mapSize ?? 4000;
-    this.view.fit();
+    this.#resize(live.current?.state?.server?.mapSize ?? 4000);
     this.use(null);
     this.#update();
     if (live.current?.map) this.#loadPicture();
-    this.#redraw();
   }
 
   async #loadPicture() {
     const map = live.current?.map;
     if (!map) return;
-    if (map.size && map.size !== this.view.size) {
-      this.view.size = map.size;
-      this.view.fit();
-    }
+    if (map.size && map.size !== this.view.size) this.#resize(map.size);
     this.#redraw();
-    const edge = Math.max(this.element.clientWidth, this.element.clientHeight) * devicePixelRatio;
-    await this.picture.load(map, edge);
+    await this.picture.load(map, Math.max(this.element.clientWidth, this.element.clientHeight) * devicePixelRatio);
     this.#redraw();
   }
 
   #update() {
     const state = live.current?.state;
     this.things = state ? thingsOf(state) : [];
-    if (state?.server?.mapSize && state.server.mapSize !== this.view.size && !live.current?.map) {
-      this.view.size = state.server.mapSize;
-      this.view.fit();
-      this.painter.isGroundOld = true;
-    }
+    const size = state?.server?.mapSize;
+    if (size && size !== this.view.size && !live.current?.map) this.#resize(size);
     this.motion.isStill = this.isReduced();
     this.motion.update(this.things, performance.now());
     for (const thing of this.things) if (thing.kind === "member") thing.heading = this.motion.headingOf(thing.id);
@@ -264,10 +267,7 @@ export class LiveMap {
   #paint() {
     this.frame = null;
     const at = performance.now();
-    if (this.flight) {
-      this.painter.isGroundOld = true;
-      if (this.flight.move(this.view, at)) this.flight = null;
-    }
+    if (this.flight?.move(this.view, at)) this.painter.isGroundOld = true;
     const followed = this.followed && this.things.find(({ id }) => id === this.followed);
     if (followed) {
       const [x, y] = this.motion.placeOf(followed, at);
@@ -293,8 +293,8 @@ export class LiveMap {
       isMoving,
       placeOf: (thing) => this.motion.placeOf(thing, at),
     });
-    const rings = isMoving && alarms.some(({ isOpen }) => isOpen);
-    if (this.flight) this.#soon();
-    else if (rings || this.motion.isMoving(at)) this.glide.next(this.canvas);
+    if (this.flight && !this.flight.isOver) this.#soon();
+    else if ((isMoving && alarms.some(({ isOpen }) => isOpen)) || this.motion.isMoving(at))
+      this.glide.next(this.canvas);
   }
 }
