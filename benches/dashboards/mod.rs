@@ -1,0 +1,92 @@
+//! Users with an open dashboard, whose own alarms go off: a drill is one, from the ledger to the socket.
+
+use std::time::{Duration, Instant};
+
+use companion::domain::{ids::ServerId, limits::DRILLS_PER_USER};
+use futures_util::{SinkExt as _, StreamExt as _};
+use reqwest::header::COOKIE;
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
+
+use crate::{crash::Addresses, process::Result};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A user who has paired a server.
+pub struct Asker {
+    pub cookie: String,
+    pub server: ServerId,
+}
+
+struct Dashboard {
+    socket: WebSocketStream<TcpStream>,
+    drill: String,
+    cookie: String,
+}
+
+/// See the module.
+pub struct Dashboards {
+    http: reqwest::Client,
+    open: Vec<Dashboard>,
+    rung: usize,
+}
+
+impl Dashboards {
+    /// Opens a dashboard of each of these users.
+    pub async fn open(http: reqwest::Client, addresses: &Addresses, askers: &[Asker]) -> Result<Self> {
+        let mut open = Vec::new();
+        for Asker { cookie, server } in askers {
+            let minted = http.post(format!("{}/relay/token", addresses.api)).header(COOKIE, cookie).send().await?;
+            let minted: Value = serde_json::from_slice(&minted.error_for_status()?.bytes().await?)?;
+            let token = minted["token"].as_str().ok_or("no token")?;
+            let stream = TcpStream::connect(addresses.relay).await?;
+            stream.set_nodelay(true)?;
+            let (mut socket, _) = client_async(format!("ws://{}/v1?token={token}", addresses.relay), stream).await?;
+            let subscribe = json!({ "type": "subscribe", "serverId": server });
+            socket.send(Message::text(subscribe.to_string())).await?;
+            let mut dashboard = Dashboard {
+                socket,
+                drill: format!("{}/paired-servers/{server}/drill", addresses.api),
+                cookie: cookie.clone(),
+            };
+            timeout(DEADLINE, dashboard.until("snapshot")).await??;
+            open.push(dashboard);
+        }
+        Ok(Self { http, open, rung: 0 })
+    }
+
+    /// Alarms that the users may try.
+    pub fn most_rings(&self) -> usize {
+        self.open.len() * DRILLS_PER_USER as usize
+    }
+
+    /// The time from the request for an alarm of the next user to its message.
+    pub async fn ring(&mut self) -> Result<Duration> {
+        let next = self.rung % self.open.len();
+        self.rung += 1;
+        let dashboard = &mut self.open[next];
+        let began = Instant::now();
+        let drill = self.http.post(&dashboard.drill).header(COOKIE, &dashboard.cookie).send();
+        let heard = async {
+            timeout(DEADLINE, dashboard.until("raid")).await??;
+            Result::Ok(began.elapsed())
+        };
+        let drill = async { Result::Ok(drill.await?.error_for_status()?) };
+        let (heard, _) = tokio::try_join!(heard, drill)?;
+        Ok(heard)
+    }
+}
+
+impl Dashboard {
+    /// Reads on until there is a message of this type.
+    async fn until(&mut self, kind: &str) -> Result<()> {
+        loop {
+            let message = self.socket.next().await.ok_or("the socket is closed")??;
+            let Message::Text(text) = message else { continue };
+            if serde_json::from_str::<Value>(&text)?["type"] == kind {
+                return Ok(());
+            }
+        }
+    }
+}
