@@ -41,6 +41,7 @@ pub mod channels;
 pub mod chat_lines;
 pub mod chat_links;
 pub mod conveyor_rows;
+pub mod count_updates;
 pub mod customers_to_end;
 pub mod daily_counts;
 pub mod day_speeds;

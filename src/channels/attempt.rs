@@ -22,6 +22,9 @@ use crate::{
     panics::{self, Part},
 };
 
+/// Status of an answer.
+const NOT_FOUND: u16 = 404;
+
 /// An attempt, and what it says about the origin of its channel.
 pub struct Attempted {
     pub ended: EndedAttempt,
@@ -41,6 +44,10 @@ pub async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: Sendab
     }
     let sent = panics::caught(Part::Channels, &message.channel.id, send(&channels, lane, &message)).await;
     let sent = sent.unwrap_or(Err(ChannelFault::Unreadable.into()));
+    if message.replaces.is_some() && matches!(sent, Err(ChannelFailure { status: Some(NOT_FOUND), .. })) {
+        // Someone has deleted the message, not its channel.
+        return ended(message, DeliveryOutcome::Unsaid, OriginSign::Answered);
+    }
     let sign = match (&sent, message.channel.kind()) {
         // A link and a team of their own.
         (_, Ok(ChannelKind::TeamChat)) => OriginSign::Unasked,
@@ -85,7 +92,7 @@ fn outcome(
             if let Ok(kind) = channel.kind() {
                 let late = matches!(subject, NoticeSubject::Raid(incident) if incident.incident.late);
                 let waited = (now - delivery.queued_at).num_milliseconds().max(0) as f64 / 1_000.0;
-                figures::count_accepted(kind, (!late && !delivery.is_acknowledgement()).then_some(waited));
+                figures::count_accepted(kind, (!late && !delivery.is_aside()).then_some(waited));
             }
             DeliveryOutcome::Accepted { status, receipt }
         }

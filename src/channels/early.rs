@@ -262,6 +262,7 @@ fn messages(alarm: &EarlyAlarm, watcher: &ReachableWatcher, now: Timestamp) -> V
         server: server.clone(),
         server_name: watcher.server_name.clone(),
         subject: NoticeSubject::Raid(incident.clone().into()),
+        replaces: None,
     };
     of_step.map(message).collect()
 }

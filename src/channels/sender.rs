@@ -17,9 +17,9 @@ use crate::{
     config::PublicUrls,
     crypto::{ack_link::AckLinks, digest::sha256_hex, random::Random, vapid::VapidKey},
     db::{
-        channels::StoredChannel, early_alarms::EarlyAlarms, engine::pool::Pool, helper_devices::HelperDevice,
-        incidents::StoredIncident, notice_messages::SendableMessage, notice_subjects::NoticeSubject,
-        notices::ACKNOWLEDGED,
+        channels::StoredChannel, count_updates::UPDATED, early_alarms::EarlyAlarms, engine::pool::Pool,
+        helper_devices::HelperDevice, incidents::StoredIncident, notice_messages::SendableMessage,
+        notice_subjects::NoticeSubject, notices::ACKNOWLEDGED,
     },
     domain::{
         alarm_notice::{AlarmNotice, NoticeEvent, dashboard_at},
@@ -190,11 +190,13 @@ impl Channels {
             NoticeSubject::Raid(incident) => {
                 let event = match message.delivery.round {
                     ACKNOWLEDGED => NoticeEvent::Acknowledged,
+                    UPDATED => NoticeEvent::Updated,
                     0 => NoticeEvent::Opened,
                     _ => NoticeEvent::Repeated,
                 };
                 let user = UserId::from(message.delivery.user_id.as_str());
-                self.of_raid(event, incident, (server, name), &user)
+                let replaces = message.replaces.clone();
+                AlarmNotice { replaces, ..self.of_raid(event, incident, (server, name), &user) }
             }
             NoticeSubject::Event(event) => self.of_event(&message.delivery.incident_id, event, (server, name)),
         }
@@ -210,6 +212,7 @@ impl Channels {
         let Incident { alarm_name, place, count, first_at, late, drill, .. } = stored.incident.clone();
         AlarmNotice {
             event,
+            replaces: None,
             kind: EventKind::Raid,
             incident: stored.id.clone(),
             server_id: server_id.to_owned(),
@@ -232,6 +235,7 @@ impl Channels {
         let NoticedEvent { kind, title, grid, x, y, ts } = event.clone();
         AlarmNotice {
             event: NoticeEvent::Event,
+            replaces: None,
             kind,
             incident: id.to_owned(),
             server_id: server_id.to_owned(),
@@ -290,6 +294,7 @@ impl Channels {
     fn notice_of_service(&self, id: String) -> AlarmNotice {
         AlarmNotice {
             event: NoticeEvent::Test,
+            replaces: None,
             kind: EventKind::Gap,
             incident: id,
             server_id: String::new(),

@@ -128,9 +128,9 @@ impl Worker {
         match outcome {
             DeliveryOutcome::Accepted { .. } => self.users.note_accepted(user, now),
             DeliveryOutcome::Unsaid => {}
-            DeliveryOutcome::Failed { status, fault, .. } if delivery.is_acknowledgement() => {
+            DeliveryOutcome::Failed { status, fault, .. } if delivery.is_aside() => {
                 let fault = fault.word();
-                log::info!(incident, channel, status:?, fault; "an acknowledgement did not get through");
+                log::info!(incident, channel, status:?, fault; "news of an alarm did not get through");
             }
             DeliveryOutcome::Failed { status, fault, .. } => {
                 if self.users.note_failed(user, now) {

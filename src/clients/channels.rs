@@ -1,6 +1,6 @@
 //! Sends messages by channels: to the push services of browsers, to webhooks, and to services for notifications. The URLs
 //! are users' own: only addresses of the public internet are connected to, no redirect is followed, and of an answer
-//! nothing but its status is read, and of Pushover's the receipt, so that no channel looks into a network.
+//! nothing but its status is read, and the name that Pushover and Discord give the message, so that no channel looks into a network.
 
 mod formats;
 
@@ -64,7 +64,7 @@ pub struct ChannelAnswer {
     pub status: StatusCode,
     /// A pause that it asks for.
     pub retry_after: Option<Duration>,
-    /// The receipt of an emergency.
+    /// The receipt of an emergency, or the id of a message.
     pub receipt: Option<String>,
 }
 
@@ -73,13 +73,14 @@ pub struct ChannelAnswer {
 pub struct TakenMessage {
     /// Status of the answer; `None`: it was not asked by HTTP.
     pub status: Option<u16>,
-    /// By this the repetitions of an emergency are ended.
+    /// By this the repetitions of an emergency are ended, and a message at Discord is edited.
     pub receipt: Option<String>,
 }
 
-/// The part of Pushover's answer that is read.
+/// The part of Pushover's answer, and Discord's, that is read.
 #[derive(Deserialize)]
-struct PushoverAnswer {
+struct MessageName {
+    #[serde(alias = "id")]
     receipt: Option<String>,
 }
 
@@ -202,8 +203,8 @@ impl ChannelClient {
     ) -> Result<TakenMessage, ChannelFailure> {
         let url = self.permitted(&request.url)?;
         let http = match (&self.transport, lane) {
-            (ChannelTransport::Http { proven, .. }, ChannelLane::Proven) => proven.post(url),
-            (ChannelTransport::Http { unproven, .. }, ChannelLane::Unproven) => unproven.post(url),
+            (ChannelTransport::Http { proven, .. }, ChannelLane::Proven) => proven.request(request.method, url),
+            (ChannelTransport::Http { unproven, .. }, ChannelLane::Unproven) => unproven.request(request.method, url),
             (ChannelTransport::Simulated(receiver), _) => {
                 return outcome(kind, receiver(request).await.ok_or(ChannelFault::Unavailable)?);
             }
@@ -215,7 +216,8 @@ impl ChannelClient {
         })?;
         let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let (status, retry_after) = (answer.status(), retry_after.map(Duration::from_secs));
-        let receipt = if kind == ChannelKind::Pushover && status.is_success() { receipt(answer).await } else { None };
+        let is_named = matches!(kind, ChannelKind::Pushover | ChannelKind::Discord) && status.is_success();
+        let receipt = if is_named { receipt(answer).await } else { None };
         outcome(kind, ChannelAnswer { status, retry_after, receipt })
     }
 
@@ -245,10 +247,10 @@ fn lane_client(tls: ClientConfig, names: PermittedNames) -> io::Result<reqwest::
         .map_err(io::Error::other)
 }
 
-/// The receipt in Pushover's answer. The message is taken without one, too.
+/// The name of the message in an answer. It is taken without one, too.
 async fn receipt(answer: reqwest::Response) -> Option<String> {
     let body = http::read_capped(answer, ANSWER_BYTES).await.ok()?;
-    let receipt = serde_json::from_slice::<PushoverAnswer>(&body).ok()?.receipt?;
+    let receipt = serde_json::from_slice::<MessageName>(&body).ok()?.receipt?;
     let is_receipt = (1..=RECEIPT).contains(&receipt.len()) && receipt.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_receipt.then_some(receipt)
 }

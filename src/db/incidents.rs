@@ -8,10 +8,8 @@ mod known_incident;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use diesel::{
-    dsl::{max, min},
-    prelude::*,
-};
+use diesel::dsl::{max, min};
+use diesel::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use self::known_incident::KnownIncident;
@@ -231,7 +229,10 @@ fn put(db: &mut Db, server: &ServerId, id: &str, incident: &Incident, title: Opt
             1
         }
         Some(known) if known.is_newer_than(incident) => 0,
-        Some(_) => diesel::update(incidents::table.find(id)).set(news).execute(db)?,
+        Some(known) => {
+            known.note_triggers(db, id, incident)?;
+            diesel::update(incidents::table.find(id)).set(news).execute(db)?
+        }
     };
     Ok(())
 }

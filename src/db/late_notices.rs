@@ -95,6 +95,7 @@ fn hasten_unheard(
     let messages = deliveries::table
         .filter(deliveries::incident_id.eq(incident))
         .filter(deliveries::user_id.eq(user.as_str()))
+        .filter(deliveries::round.ge(0))
         .order((deliveries::round.desc(), deliveries::queued_at))
         .select((deliveries::round, deliveries::state, deliveries::queued_at, deliveries::due_at.is_not_null()));
     let messages: Vec<EarlierMessage> = messages.load(db)?;

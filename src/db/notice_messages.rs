@@ -7,10 +7,11 @@ use diesel::prelude::*;
 use crate::{
     db::{
         channels::{self, StoredChannel},
+        count_updates::{self, UPDATED},
         engine::{error::DbError, pool::Db},
         notice_steps::TooLateMessage,
         notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},
-        notices::{DeliveryEnd, NoticeDelivery, NoticeDeliveryState, NoticeKey},
+        notices::{ACKNOWLEDGED, DeliveryEnd, NoticeDelivery, NoticeDeliveryState, NoticeKey},
         paired_servers::{self, PairedServer},
         schema::{channels as channel_rows, deliveries},
     },
@@ -32,6 +33,8 @@ pub struct SendableMessage {
     /// As its user may see it.
     pub server_name: String,
     pub subject: NoticeSubject,
+    /// The name that the other side gave the message of which this one takes the place.
+    pub replaces: Option<String>,
 }
 
 /// Messages whose attempt is due, by what can be done with them.
@@ -169,10 +172,11 @@ fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<Due
     let acknowledged = notice_subjects::acknowledged(db, &of_acknowledged)?;
     let may_be_kept = |delivery: &&NoticeDelivery| {
         let kind = channels.get(&delivery.channel_id).and_then(|channel| channel.kind().ok());
-        let is_over = !delivery.is_acknowledgement() && !concerns.contains_key(&delivery.key());
+        let is_over = !delivery.is_aside() && !concerns.contains_key(&delivery.key());
         is_over && kind.is_some_and(|kind| kind.keeps(delivery.queued_at, now))
     };
     let kept = kept(db, &due.iter().filter(may_be_kept).collect::<Vec<_>>(), &rows)?;
+    let taken = count_updates::replaced(db, &due)?;
     let notices: HashMap<NoticeKey, NoticeRow> = rows.into_iter().map(|row| (row.key(), row)).collect();
     let servers: BTreeSet<&str> = notices.values().map(|notice| notice.server_id.as_str()).collect();
     let servers: HashMap<ServerId, PairedServer> =
@@ -181,25 +185,34 @@ fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<Due
     for delivery in due {
         let key = delivery.key();
         let channel = channels.get(&delivery.channel_id);
-        let concern = match delivery.is_acknowledgement() {
-            true => acknowledged.get(&key).filter(|_| {
+        let replaced = taken.get(&delivery.id);
+        let concern = match delivery.round {
+            UPDATED => concerns.get(&key).filter(|concern| {
+                let kind = channel.and_then(|channel| channel.kind().ok());
+                replaced.is_some_and(|replaced| {
+                    concern.has_rung_since(replaced.taken_at) && kind.is_some_and(|kind| replaced.can_be(kind))
+                })
+            }),
+            ACKNOWLEDGED => acknowledged.get(&key).filter(|_| {
                 let kind = channel.and_then(|channel| channel.kind().ok());
                 let is_kept = kind.is_some_and(|kind| kind.keeps(delivery.queued_at, now));
                 is_kept || now < delivery.queued_at + QUIET_AFTER
             }),
-            false => concerns.get(&key).or_else(|| kept.get(&delivery.id)),
+            _ => concerns.get(&key).or_else(|| kept.get(&delivery.id)),
         };
         let server = notices.get(&key).and_then(|notice| servers.get(&ServerId::from(notice.server_id.as_str())));
         match (concern, channel, server) {
             (Some(NoticeConcern { subject, role }), Some(channel), Some(server)) => {
                 let (channel, subject) = (channel.clone(), subject.clone());
                 let server_name = server.name_for(*role).to_owned();
+                let replaces = replaced.and_then(|replaced| replaced.receipt.clone());
                 messages.sendable.push(SendableMessage {
                     delivery,
                     channel,
                     server: server.id.clone(),
                     server_name,
                     subject,
+                    replaces,
                 });
             }
             _ => messages.over.push(delivery.id),
@@ -242,7 +255,8 @@ pub fn end_over(db: &mut Db, ids: &[String], now: Timestamp) -> Result<Vec<TooLa
     let waiting = deliveries::table.filter(deliveries::id.eq_any(ids)).filter(deliveries::due_at.is_not_null());
     let waiting: Vec<NoticeDelivery> = waiting.select(NoticeDelivery::as_select()).load(db)?;
     let over = sendable(db, waiting.clone(), now)?.over;
-    let untried = waiting.iter().filter(|message| message.attempts == 0 && over.contains(&message.id));
+    let is_untried = |message: &&NoticeDelivery| message.attempts == 0 && !message.is_aside();
+    let untried = waiting.iter().filter(is_untried).filter(|message| over.contains(&message.id));
     let (unsent, too_late) = too_late(db, &untried.collect::<Vec<_>>())?;
     let failed = deliveries::table.filter(deliveries::id.eq_any(&unsent));
     let reason = deliveries::reason.eq(ChannelFault::TooLate.word());

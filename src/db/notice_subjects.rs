@@ -6,7 +6,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
-        access,
+        access, count_updates,
         engine::{error::DbError, pool::Db},
         incidents::{self, StoredIncident},
         notice_rules::NoticeRules,
@@ -69,6 +69,12 @@ pub(in crate::db) struct NoticeConcern {
 }
 
 impl NoticeConcern {
+    /// True for a raid that has gone off since a message about it was taken.
+    pub(in crate::db) fn has_rung_since(&self, taken_at: Timestamp) -> bool {
+        let NoticeSubject::Raid(stored) = &self.subject else { return false };
+        count_updates::is_news(taken_at, stored.incident.last_at)
+    }
+
     /// The user's part in a test alarm; `None`: it is none.
     pub(in crate::db) fn drill(&self) -> Option<DrillFor> {
         self.subject.is_drill().then(|| DrillFor::of(self.role))

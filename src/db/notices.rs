@@ -63,7 +63,8 @@ pub struct NoticeDelivery {
     pub incident_id: String,
     pub user_id: String,
     pub channel_id: String,
-    /// Rounds of the rules before this one, or [`ACKNOWLEDGED`].
+    /// Rounds of the rules before this one, [`ACKNOWLEDGED`], or
+    /// [`UPDATED`](crate::db::count_updates::UPDATED).
     pub round: i32,
     /// Attempts that failed.
     pub attempts: i32,
@@ -80,6 +81,11 @@ pub fn message_id(incident: &str, channel: &ChannelId, round: i32) -> String {
 }
 
 impl NoticeDelivery {
+    /// True for a message beside those of the rounds: it wakes no sleeper.
+    pub fn is_aside(&self) -> bool {
+        self.round < 0
+    }
+
     /// True for the message that says that the user has acknowledged.
     pub fn is_acknowledgement(&self) -> bool {
         self.round == ACKNOWLEDGED
@@ -124,7 +130,7 @@ pub enum DeliveryOutcome {
     Accepted {
         /// Status of the answer; `None`: it was not asked by HTTP.
         status: Option<u16>,
-        /// The receipt of an emergency, which repeats.
+        /// The receipt of an emergency, which repeats, or the id of a message at Discord.
         receipt: Option<String>,
     },
     /// The channel has no word for it: nothing was sent.
@@ -154,14 +160,14 @@ pub fn is_due(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
 /// Stores the outcomes of attempts, and what follows for their channels. A message that will not get through makes the
 /// next step of its notice due at once. One whose channel has another target meanwhile is still due, to that one.
 pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Result<(), DbError> {
-    let (mut accepted, mut emergencies, mut channels) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut accepted, mut named, mut channels) = (Vec::new(), Vec::new(), Vec::new());
     let sent: Vec<(&str, &str)> = ended.iter().map(EndedAttempt::sent_to).collect();
     let aimed = channels::aimed(db, &sent)?;
     for attempt in ended.iter().filter(|attempt| aimed.contains(&attempt.delivery.channel_id)) {
         match &attempt.outcome {
             DeliveryOutcome::Accepted { status, receipt } => {
                 accepted.push((*status, attempt.delivery.id.as_str()));
-                emergencies.extend(receipt.as_deref().map(|receipt| (attempt.delivery.id.as_str(), receipt)));
+                named.extend(receipt.as_deref().map(|receipt| (attempt, receipt)));
                 channels.push(attempt.sent_to());
             }
             DeliveryOutcome::Unsaid => {
@@ -184,9 +190,10 @@ pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Res
     }
     let rung = ended.iter().filter(|attempt| attempt.rang_at(&accepted));
     queue_acknowledged_meanwhile(db, &rung.map(|attempt| attempt.delivery.key()).collect(), now)?;
-    for (id, receipt) in emergencies {
-        let begun = (deliveries::receipt.eq(receipt), deliveries::rings_until.eq(now + EMERGENCY_SPAN));
-        diesel::update(deliveries::table.find(id)).set(begun).execute(db)?;
+    for (attempt, receipt) in named {
+        let rings_until = (attempt.kind != ChannelKind::Discord.word()).then(|| now + EMERGENCY_SPAN);
+        let begun = (deliveries::receipt.eq(receipt), deliveries::rings_until.eq(rings_until));
+        diesel::update(deliveries::table.find(&attempt.delivery.id)).set(begun).execute(db)?;
     }
     if channels.is_empty() { Ok(()) } else { channels::note_accepted(db, &channels, now) }
 }

@@ -13,6 +13,8 @@ words! {
         Opened = "raid.opened",
         /// Not acknowledged, and said once more.
         Repeated = "raid.repeated",
+        /// Gone off again: only the count is news.
+        Updated = "raid.updated",
         /// Acknowledged by the user: what rang may stop.
         Acknowledged = "raid.acknowledged",
         /// An event that is no raid, and never said again.
@@ -35,6 +37,9 @@ words! {
 pub struct AlarmNotice {
     #[serde(skip)]
     pub event: NoticeEvent,
+    /// The name that the other side gave the message of which this one takes the place, if it gave one.
+    #[serde(skip)]
+    pub replaces: Option<String>,
     /// `raid`, or the kind of the event in the timeline; of a registration's or channel's end `gap`, because nothing is seen
     /// from then on, and of a new device too.
     pub kind: EventKind,
@@ -79,18 +84,19 @@ impl AlarmNotice {
         match (self.event, self.drill) {
             (NoticeEvent::Test, _) => "Test: alarms reach you here".to_owned(),
             (NoticeEvent::Acknowledged, _) => format!("Acknowledged: {name}{place}"),
-            _ if self.is_quiet() => name,
+            _ if self.is_quiet() && self.event != NoticeEvent::Updated => name,
             (_, true) => format!("DRILL {name}{place}"),
             (_, false) => format!("RAID {name}{place}"),
         }
     }
 
-    /// True for what is no raid, or one that is acknowledged: no sleeper is woken.
+    /// True for what is no raid, or no news of one: no sleeper is woken.
     pub fn is_quiet(&self) -> bool {
         match self.event {
             NoticeEvent::Opened | NoticeEvent::Repeated | NoticeEvent::Test => false,
             NoticeEvent::Event
             | NoticeEvent::Acknowledged
+            | NoticeEvent::Updated
             | NoticeEvent::RegistrationEnds
             | NoticeEvent::RegistrationEnded
             | NoticeEvent::ChannelDisabled
@@ -152,6 +158,7 @@ pub mod tests {
     pub fn notice(event: NoticeEvent) -> AlarmNotice {
         AlarmNotice {
             event,
+            replaces: None,
             kind: EventKind::Raid,
             incident: "0193aa0b-6c7d-7e8f-9a0b-1c2d3e4f5a6b".to_owned(),
             server_id: "server".to_owned(),
@@ -188,6 +195,9 @@ pub mod tests {
         let text = "Demo Island\nIt went off at 22:13:20 UTC.\nYou have acknowledged it.";
         assert_eq!((&*acknowledged.title(), &*acknowledged.text()), ("Acknowledged: Front @everyone door, H12", text));
         assert!(acknowledged.is_quiet());
+        let updated = notice(NoticeEvent::Updated);
+        assert_eq!((updated.title(), updated.text()), (opened.title(), opened.text()));
+        assert!(updated.is_quiet() && !opened.is_quiet());
         let event = AlarmNotice { alarm_name: "Nox died".to_owned(), count: 1, ..notice(NoticeEvent::Event) };
         assert_eq!((&*event.title(), &*event.text()), ("Nox died", "Demo Island\nH12, at 22:13:20 UTC."));
         let ends =

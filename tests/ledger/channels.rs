@@ -14,6 +14,7 @@ use companion::{
     api::context::ApiContext,
     db::{
         alarm_rules, channels,
+        count_updates::UPDATED,
         engine::{
             error::DbError,
             pool::{Db, Pool},
@@ -185,7 +186,8 @@ pub fn waiting(pool: &Pool) -> i64 {
             row::notices.filter(row::due_at.is_not_null()).count().get_result(db)?
         };
         use schema::deliveries::dsl as row;
-        let messages: i64 = row::deliveries.filter(row::due_at.is_not_null()).count().get_result(db)?;
+        let messages = row::deliveries.filter(row::due_at.is_not_null()).filter(row::round.ne(UPDATED));
+        let messages: i64 = messages.count().get_result(db)?;
         Ok(steps + messages)
     };
     pool.read_blocking(count).unwrap()
@@ -197,7 +199,9 @@ type Message = (String, String, String, String, Option<String>);
 fn messages(pool: &Pool) -> Vec<Message> {
     use schema::deliveries::dsl as row;
     let columns = (row::id, row::incident_id, row::channel_id, row::state, row::reason);
-    pool.read_blocking(|db| Ok(row::deliveries.select(columns).load(db)?)).unwrap()
+    // What says the count alone may be of no use by then.
+    let messages = row::deliveries.filter(row::round.ne(UPDATED)).select(columns);
+    pool.read_blocking(|db| Ok(messages.load(db)?)).unwrap()
 }
 
 /// The fates of incidents.

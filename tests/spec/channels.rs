@@ -34,11 +34,14 @@ const GAMES: &str = "--allow-private-game-servers=true";
 const P256DH: &str = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
 const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
 
+/// The id of a message at Discord.
+const MESSAGE: &str = "1109876543210987654";
 /// The receipt of an emergency at Pushover.
 const RECEIPT: &str = "rLqVuqTRh62UzxtmqiaLzQmVcPgiCy";
 
 /// A message as the other side of a channel receives it.
 struct Received {
+    method: String,
     path: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
@@ -74,8 +77,13 @@ async fn receive(req: HttpRequest, body: web::Bytes, state: web::Data<ReceiverSt
     // As Pushover answers an emergency.
     let receipt =
         path.ends_with("/1/messages.json") && serde_json::from_slice::<Value>(&body).unwrap()["priority"] == 2;
-    let _ = state.0.send(Received { path, headers, body: body.to_vec() });
+    let method = req.method().to_string();
+    let _ = state.0.send(Received { method, path, headers, body: body.to_vec() });
     let mut answer = HttpResponse::build(status.try_into().unwrap());
+    // As Discord answers one who waits for the message.
+    if req.query_string().contains("wait=true") {
+        return answer.json(json!({ "id": MESSAGE, "type": 0 }));
+    }
     if receipt { answer.json(json!({ "status": 1, "receipt": RECEIPT })) } else { answer.finish() }
 }
 

@@ -71,11 +71,12 @@ impl Woken {
     }
 
     /// An alarm of the base goes off.
-    async fn raid(&mut self) {
+    async fn raid(&mut self) -> RelayClient {
         add_device(&mut self.alice, &self.server, BASE_ALARM).await;
         let mut client = RelayClient::watching(&self.app, &mut self.alice, &self.server).await;
         client.until(&self.server, |state| is_complete(state, 1)).await;
         self.game.world(|world| world.fire_alarm(BASE_ALARM));
+        client
     }
 
     async fn test(&mut self, channel: &str) -> Value {
@@ -156,6 +157,29 @@ async fn an_acknowledgement_takes_the_place_of_the_alarm_on_each_device_without_
     assert!(woken.service.refused().is_empty());
     let waiting = endpoints.iter().map(|endpoint| woken.service.waiting(endpoint).len());
     assert_eq!(waiting.collect::<Vec<_>>(), [2, 2], "the alarm's and the drill's");
+}
+
+#[actix_web::test]
+async fn an_alarm_that_goes_off_again_changes_the_count_on_the_device_without_a_sound() {
+    let mut woken = woken().await;
+    let key = woken.key.clone();
+    let (endpoint, _) = woken.browser(&key).await;
+    let mut client = woken.raid().await;
+    woken.until_asked(1).await;
+    woken.alice.get_until("/channels", |list| list["channels"][0]["acceptedAt"].is_string()).await;
+    woken.game.world(|world| world.release_alarm(BASE_ALARM));
+    client.until(&woken.server, |state| state["devices"][BASE_ALARM.to_string()]["value"] == false).await;
+    woken.app.clock.advance(Duration::seconds(11));
+    woken.game.world(|world| world.fire_alarm(BASE_ALARM));
+    let counts = |list: &Value| list["alarms"][0]["count"] == 2;
+    woken.alice.get_until(&format!("/paired-servers/{}/alarms", woken.server), counts).await;
+    assert_eq!(woken.service.waiting(&endpoint).len(), 1, "not at once");
+    woken.app.clock.advance(Duration::seconds(30));
+    woken.until_asked(2).await;
+    let [alarm, count] = &woken.service.waiting(&endpoint)[..] else { panic!("the alarm waits as it was") };
+    assert_eq!((&*alarm.headers.urgency, &*count.headers.urgency, count.headers.ttl), ("high", "normal", 60));
+    assert_ne!(alarm.headers.topic, count.headers.topic);
+    assert!(woken.service.refused().is_empty());
 }
 
 #[actix_web::test]

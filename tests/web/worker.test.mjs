@@ -107,6 +107,29 @@ test("a message without words still wakes", async () => {
   }
 });
 
+test("a count takes the place of the alarm in silence, and stays where the alarm did", async () => {
+  const { push, press, shown, open } = started();
+  const updated = {
+    event: "raid.updated",
+    ackUrl: `${BASE}/a/token`,
+    notification: { title: "RAID", body: "3 times", tag: "raid", silent: true },
+  };
+  await push({ event: "raid.opened", notification: { title: "RAID", body: "Now", tag: "raid", silent: false } });
+  await push(updated);
+  const count = open.get("raid");
+  assert.deepEqual(
+    [count.body, count.silent, count.requireInteraction, count.renotify, count.actions.length],
+    ["3 times", true, true, undefined, 1],
+  );
+  await press(count, "acknowledge");
+  assert.deepEqual([shown.at(-1).silent, shown.at(-1).requireInteraction], [true, true]);
+
+  // Its user has put it away: the next round wakes them, not this.
+  open.clear();
+  await push(updated);
+  assert.deepEqual([shown.length, open.size], [4, 0], "a push that shows nothing costs the permission");
+});
+
 test("an acknowledgement elsewhere takes the place of an alarm in silence, and stays nowhere else", async () => {
   const { push, shown, open } = started();
   const acknowledged = {

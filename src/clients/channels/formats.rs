@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
@@ -16,9 +17,9 @@ use crate::{
 
 /// Characters of a topic.
 const TOPIC: usize = 32;
-/// Seconds for which a push service keeps an alarm, and a test.
+/// Seconds for which a push service keeps an alarm, and what is soon of no use: a test, and a count.
 const ALARM_TTL: u32 = 3_600;
-const TEST_TTL: u32 = 60;
+const BRIEF_TTL: u32 = 60;
 /// Colours of an alarm and of another event, 24 bits.
 const RED: u32 = 0x00d6_3031;
 const GREY: u32 = 0x0063_6e72;
@@ -30,9 +31,10 @@ const PUSHOVER_RETRY: u32 = 60;
 /// A header, and its value.
 pub type ChannelHeader = (Cow<'static, str>, String);
 
-/// A request: always a POST.
+/// A request: a POST, or a PATCH of what was sent before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelRequest {
+    pub method: Method,
     pub url: String,
     pub headers: Vec<ChannelHeader>,
     pub body: Vec<u8>,
@@ -58,7 +60,7 @@ impl Format<'_> {
             ChannelTarget::WebPush { endpoint, p256dh, auth } => self.web_push(endpoint, p256dh, auth),
             ChannelTarget::Webhook { url, secrets, template } => Some(self.webhook(url, secrets, template.as_ref())),
             ChannelTarget::Discord { url, quiet_url } => {
-                self.discord(quiet_url.as_deref().filter(|_| self.is_quiet()).unwrap_or(url))
+                self.discord(quiet_url.as_deref().filter(|_| self.is_beside_alarms()).unwrap_or(url))
             }
             ChannelTarget::Ntfy { url, topic, token } => Some(self.ntfy(url, topic, token.as_deref())),
             ChannelTarget::Pushover { url, token, user } => Some(self.pushover(url, token, user)),
@@ -72,7 +74,7 @@ impl Format<'_> {
     /// A message that was not taken where this target wants the quiet ones, for the place of its alarms; `None`: it went there.
     pub fn message_beside_alarms(&self, target: &ChannelTarget) -> Option<ChannelRequest> {
         match target {
-            ChannelTarget::Discord { url, quiet_url: Some(_) } if self.is_quiet() => self.discord(url),
+            ChannelTarget::Discord { url, quiet_url: Some(_) } if self.is_beside_alarms() => self.discord(url),
             _ => None,
         }
     }
@@ -86,10 +88,14 @@ impl Format<'_> {
         self.notice.is_quiet()
     }
 
+    /// True for what is about no alarm that goes on.
+    fn is_beside_alarms(&self) -> bool {
+        self.is_quiet() && self.notice.event != NoticeEvent::Updated
+    }
+
     /// RFC 8030. The text is what Safari shows by itself (Declarative Web Push), and what our service worker reads.
     fn web_push(&self, endpoint: &str, p256dh: &str, auth: &str) -> Option<ChannelRequest> {
         let notice = self.notice;
-        let is_test = notice.event == NoticeEvent::Test;
         let text = json!({
             "web_push": 8030,
             "notification": {
@@ -105,15 +111,21 @@ impl Format<'_> {
         });
         let body = BrowserKeys::parse(p256dh, auth)?.encrypt(text.to_string().as_bytes(), self.salt)?;
         let origin = url::Url::parse(endpoint).ok()?.origin().ascii_serialization();
+        let is_brief = matches!(notice.event, NoticeEvent::Test | NoticeEvent::Updated);
+        let topic = match notice.event {
+            // An alarm that waits at the push service must ring: no quiet message takes its place.
+            NoticeEvent::Updated => topic(&format!("{} {}", notice.incident, notice.event.word())),
+            _ => topic(&notice.incident),
+        };
         let headers = named([
-            ("TTL", if is_test { TEST_TTL } else { ALARM_TTL }.to_string()),
+            ("TTL", if is_brief { BRIEF_TTL } else { ALARM_TTL }.to_string()),
             ("Urgency", if self.is_quiet() { "normal" } else { "high" }.to_owned()),
-            ("Topic", topic(&notice.incident)),
+            ("Topic", topic),
             ("Content-Encoding", "aes128gcm".to_owned()),
             ("Content-Type", "application/octet-stream".to_owned()),
             ("Authorization", self.vapid?.authorization(&origin, self.contact, self.now)?),
         ]);
-        Some(ChannelRequest { url: endpoint.to_owned(), headers, body })
+        Some(ChannelRequest { method: Method::POST, url: endpoint.to_owned(), headers, body })
     }
 
     /// Standard Webhooks 1.0.0; with a template, signed all the same.
@@ -135,9 +147,10 @@ impl Format<'_> {
         ]);
         let of_user = template.into_iter().flat_map(|template| template.headers.clone());
         headers.extend(of_user.map(|TemplateHeader { name, value }| (Cow::Owned(name), value)));
-        ChannelRequest { url: url.to_owned(), headers, body }
+        ChannelRequest { method: Method::POST, url: url.to_owned(), headers, body }
     }
 
+    /// A message, or the one before with other words: an edited one makes no sound.
     fn discord(&self, url: &str) -> Option<ChannelRequest> {
         let notice = self.notice;
         let mut description = escaped(&notice.text());
@@ -148,20 +161,22 @@ impl Format<'_> {
             "title": escaped(&notice.title()),
             "description": description,
             "url": notice.url,
-            "color": if self.is_quiet() { GREY } else { RED },
+            "color": if self.is_beside_alarms() { GREY } else { RED },
             "timestamp": notice.first_at,
         });
         // With `wait`, a message that is lost is an error.
         let mut url = url::Url::parse(url).ok()?;
         url.set_fragment(None);
+        let mut body = json!({
+            "content": escaped(&notice.title()), "embeds": [embed], "allowed_mentions": { "parse": [] },
+        });
+        if let Some(message) = &notice.replaces {
+            url.path_segments_mut().ok()?.pop_if_empty().extend(["messages", message.as_str()]);
+            return Some(ChannelRequest { method: Method::PATCH, ..json_message(url.into(), &body) });
+        }
+        body["flags"] = json!(if self.is_quiet() { DISCORD_SILENT } else { 0 });
         url.query_pairs_mut().append_pair("wait", "true");
-        Some(json_message(
-            url.into(),
-            &json!({
-                "content": escaped(&notice.title()), "embeds": [embed], "allowed_mentions": { "parse": [] },
-                "flags": if self.is_quiet() { DISCORD_SILENT } else { 0 },
-            }),
-        ))
+        Some(json_message(url.into(), &body))
     }
 
     fn ntfy(&self, url: &str, topic: &str, token: Option<&str>) -> ChannelRequest {
@@ -235,7 +250,8 @@ pub fn cancellation(target: &ChannelTarget, receipt: &str) -> Option<ChannelRequ
     let ChannelTarget::Pushover { url, token, .. } = target else { return None };
     let headers = named([("Content-Type", "application/x-www-form-urlencoded".to_owned())]);
     let body = url::form_urlencoded::Serializer::new(String::new()).append_pair("token", token).finish().into_bytes();
-    Some(ChannelRequest { url: below(url, &format!("1/receipts/{receipt}/cancel.json")), headers, body })
+    let url = below(url, &format!("1/receipts/{receipt}/cancel.json"));
+    Some(ChannelRequest { method: Method::POST, url, headers, body })
 }
 
 /// The topic of messages about this incident, of which a push service keeps the newest: 32 characters, as Apple's wants
@@ -257,7 +273,7 @@ fn named<const N: usize>(headers: [(&'static str, String); N]) -> Vec<ChannelHea
 
 fn json_message(url: String, body: &Value) -> ChannelRequest {
     let headers = named([("Content-Type", "application/json".to_owned())]);
-    ChannelRequest { url, headers, body: body.to_string().into_bytes() }
+    ChannelRequest { method: Method::POST, url, headers, body: body.to_string().into_bytes() }
 }
 
 /// Text without markup for Discord, and without a mention of anybody.
@@ -308,6 +324,9 @@ mod tests {
         assert_eq!(header(&message, "Topic").len(), 32);
         assert!(header(&message, "Authorization").starts_with("vapid t="));
         assert!((600..4_096).contains(&message.body.len()) && message.body[20] == 65);
+        let updated = super::tests::message(NoticeEvent::Updated, &target);
+        assert_eq!((header(&updated, "TTL"), header(&updated, "Urgency")), ("60", "normal"));
+        assert!(header(&updated, "Topic").len() == 32 && header(&updated, "Topic") != header(&message, "Topic"));
         let ChannelTarget::WebPush { endpoint, auth, .. } = target else { unreachable!() };
         let bad = ChannelTarget::WebPush { endpoint, p256dh: "AAAA".to_owned(), auth };
         let vapid = VapidKey::read(&VapidKey::generate()).unwrap();
@@ -370,6 +389,21 @@ mod tests {
         let body = sent(&message);
         assert_eq!(body["allowed_mentions"], json!({ "parse": [] }));
         assert_eq!(body["content"], "RAID Front \\@everyone door, H12");
+    }
+
+    #[test]
+    fn a_count_is_edited_into_the_message_that_discord_has() {
+        let url = "https://discord.example/api/webhooks/1/x?thread_id=2".to_owned();
+        let target = ChannelTarget::Discord { url, quiet_url: Some("https://discord.example/rest".to_owned()) };
+        let (now, opened) = (Timestamp::from_timestamp(1_700_000_100, 0).unwrap(), notice(NoticeEvent::Opened));
+        let notice = AlarmNotice { replaces: Some("1109".to_owned()), ..notice(NoticeEvent::Updated) };
+        let format = Format { id: ID, notice: &notice, vapid: None, contact: "", salt: [1; 16], now };
+        let edit = format.message(&target).unwrap();
+        let to = "https://discord.example/api/webhooks/1/x/messages/1109?thread_id=2";
+        assert_eq!((edit.method.clone(), &*edit.url), (Method::PATCH, to));
+        let first = Format { notice: &opened, ..format }.message(&target).unwrap();
+        assert_eq!((&first.method, &sent(&edit)["embeds"]), (&Method::POST, &sent(&first)["embeds"]));
+        assert!(sent(&edit)["flags"].is_null());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use diesel::prelude::*;
 
 use crate::{
     db::{
+        count_updates,
         engine::{error::DbError, pool::Db},
         schema::incidents,
     },
@@ -42,6 +43,12 @@ impl KnownIncident {
             || self.path_count() > incident.paths.len()
             || (self.has_ended && incident.ended_at.is_none())
             || (self.may_be_newer_than(incident) && !is_pushed(&self.alarm_id) && is_pushed(&incident.alarm_id))
+    }
+
+    /// Has the count said by channels, if the alarm has gone off again.
+    pub(super) fn note_triggers(&self, db: &mut Db, id: &str, incident: &Incident) -> Result<(), DbError> {
+        let has_rung = self.count < i64::from(incident.count) && !incident.drill;
+        if has_rung { count_updates::queue(db, id, incident.last_at) } else { Ok(()) }
     }
 
     /// The title to store. While the write may be an older one, a title stays unless the other is the device's own name,

@@ -491,5 +491,6 @@ fn events_of_an_hour_are_bounded_and_old_ones_are_not_sent() {
 }
 
 mod acknowledged;
+mod counted;
 mod endings;
 mod late;

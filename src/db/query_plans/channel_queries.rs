@@ -3,7 +3,7 @@
 use super::statement_plans::{plan, prepare_plans, statements};
 use crate::{
     db::{
-        alarm_rules, channels, deliveries, disabled_channels, emergencies,
+        alarm_rules, channels, count_updates, deliveries, disabled_channels, emergencies,
         engine::pool::Db,
         incidents, late_notices, new_event_notices, new_notices, notice_messages, notice_steps,
         notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
@@ -64,6 +64,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     }
     notices::note_outcomes(db, &[ended_attempt(key)], now()).unwrap();
     notices::queue_acknowledged(db, key, user, now()).unwrap();
+    count_updates::queue(db, key, now()).unwrap();
     emergencies::over(db, now(), None, 9).unwrap();
     emergencies::note_ended(db, key).unwrap();
     emergencies::of_channel(db, user, &key.into(), now()).unwrap();

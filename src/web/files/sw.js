@@ -29,11 +29,13 @@ worker.addEventListener("pushsubscriptionchange", (/** @type {any} */ event) =>
 async function alarm(data) {
   const message = read(data);
   const { title, body, tag, navigate, silent } = message.notification ?? {};
-  const isOver = message.event === "raid.acknowledged" && !(await shown(tag)).length;
+  const isAside = message.event === "raid.acknowledged" || message.event === "raid.updated";
+  const isOver = isAside && !(await shown(tag)).length;
   await show(title ?? UNREADABLE.title, {
     body: body ?? UNREADABLE.body,
     tag,
     silent: silent === true,
+    stays: message.event === "raid.updated",
     ackUrl: own(message.ackUrl),
     navigate: own(navigate),
   });
@@ -62,19 +64,21 @@ function read(data) {
   }
 }
 
-/** Shows a notification in place of the one with its tag: one that stays and buzzes, unless it is silent. @param {string} title */
+/** Shows a notification in place of the one with its tag: one that stays and buzzes, unless it is silent; with `stays` it stays all the same. @param {string} title */
 function show(
   title,
-  /** @type {any} */ { body, tag, silent = false, ackUrl = "", navigate = worker.registration.scope },
+  /** @type {any} */ { body, tag, silent = false, stays = false, ackUrl = "", navigate = worker.registration.scope },
 ) {
   return worker.registration.showNotification(title, {
     body,
     tag: tag || UNREADABLE.tag,
-    ...(silent ? { silent } : { renotify: true, requireInteraction: true, vibrate: BUZZ }),
+    ...(silent
+      ? { silent, ...(stays && { requireInteraction: true }) }
+      : { renotify: true, requireInteraction: true, vibrate: BUZZ }),
     icon: `${ROOT}/icons/raid-192.png`,
     badge: `${ROOT}/icons/badge-96.png`,
     actions: ackUrl ? [{ action: "acknowledge", title: "Acknowledge" }] : [],
-    data: { ackUrl, navigate, silent },
+    data: { ackUrl, navigate, silent, stays },
   });
 }
 

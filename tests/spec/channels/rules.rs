@@ -140,6 +140,33 @@ async fn discord_has_raids_apart_from_other_events() {
 }
 
 #[actix_web::test]
+async fn discord_has_the_count_of_an_alarm_in_the_message_that_is_there() {
+    let mut base = base().await;
+    let (loud, quiet) = (base.receiver.url("/raids"), base.receiver.url("/rest"));
+    add(&mut base.alice, &json!({ "kind": "discord", "name": "Discord", "url": loud, "quietUrl": quiet })).await;
+    let mut client = base.raid().await;
+    let first = base.receiver.next().await;
+    assert_eq!((&*first.method, &*first.path), ("POST", "/raids"));
+    base.alice.get_until("/channels", |list| list["channels"][0]["acceptedAt"].is_string()).await;
+    let alarms = format!("/paired-servers/{}/alarms", base.server);
+    for count in 2..=3 {
+        base.game.world(|world| world.release_alarm(BASE_ALARM));
+        client.until(&base.server, |state| state["devices"][BASE_ALARM.to_string()]["value"] == false).await;
+        base.app.clock.advance(Duration::seconds(11));
+        base.game.world(|world| world.fire_alarm(BASE_ALARM));
+        base.alice.get_until(&alarms, |list| list["alarms"][0]["count"] == count).await;
+        base.app.clock.advance(Duration::seconds(30));
+        let edit = base.receiver.next().await;
+        assert_eq!((&*edit.method, &edit.path), ("PATCH", &format!("/raids/messages/{MESSAGE}")));
+        let embed = edit.json()["embeds"][0].take();
+        assert!(embed["description"].as_str().unwrap().contains(&format!("{count} times")), "{embed}");
+        assert_eq!(embed["color"], first.json()["embeds"][0]["color"]);
+        // The message was deleted there: the channel works all the same, and the next edit is tried.
+        base.receiver.answer(&format!("/raids/messages/{MESSAGE}"), 404);
+    }
+}
+
+#[actix_web::test]
 async fn a_drill_is_sent_in_quiet_hours_of_its_owner_and_wakes_no_guest_in_theirs() {
     let mut base = base().await;
     let mut bob = base.app.signed_in(BOB).await;
