@@ -192,13 +192,16 @@ impl Worker {
         Ok(())
     }
 
-    /// Stores what came of messages that were sent early, as far as their rows are there by now.
+    /// Stores what came of messages that were sent early, as far as their rows are there by now, or are made by no step.
     async fn store_early(&mut self) -> Result<(), DbError> {
         let ended = self.channels.early.ended();
         for batch in ended.chunks(BATCH) {
             let ids: Vec<String> = batch.iter().map(|attempt| attempt.delivery.id.clone()).collect();
             let rows = self.channels.pool.read(move |db: &mut Db| notices::stored(db, &ids)).await?;
-            let rows: HashMap<String, NoticeDelivery> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+            let mut rows: HashMap<String, NoticeDelivery> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+            let sent = batch.iter().map(|attempt| &attempt.delivery);
+            let made = self.make_sent(sent.filter(|sent| !rows.contains_key(&sent.id)).cloned().collect()).await?;
+            rows.extend(made.into_iter().map(|row| (row.id.clone(), row)));
             let of_row = |attempt: &EndedAttempt| {
                 let delivery = rows.get(&attempt.delivery.id)?.clone();
                 Some(EndedAttempt { delivery, ..attempt.clone() })
@@ -214,6 +217,20 @@ impl Worker {
             self.channels.news.notify_waiters();
         }
         Ok(())
+    }
+
+    /// Makes rows for the messages among these, sent early, that no step makes any more. Returns those.
+    async fn make_sent(&self, sent: Vec<NoticeDelivery>) -> Result<Vec<NoticeDelivery>, DbError> {
+        let (pool, now) = (&self.channels.pool, self.channels.clock.now());
+        if sent.is_empty() {
+            return Ok(Vec::new());
+        }
+        let passed = pool.read(move |db: &mut Db| notices::passed_by_steps(db, &sent, now)).await?;
+        if !passed.is_empty() {
+            let rows = passed.clone();
+            pool.write(move |db: &mut Db| notices::insert_sent(db, &rows, now)).await?;
+        }
+        Ok(passed)
     }
 
     /// True if further steps may be due.

@@ -318,6 +318,45 @@ pub fn stored(db: &mut Db, ids: &[String]) -> Result<Vec<NoticeDelivery>, DbErro
     Ok(deliveries::table.filter(deliveries::id.eq_any(ids)).select(NoticeDelivery::as_select()).load(db)?)
 }
 
+/// The messages among these, sent early, whose rows no step makes any more: its step was made without them, as after an
+/// acknowledgement. Those without a notice or a channel are not among them.
+pub fn passed_by_steps(db: &mut Db, sent: &[NoticeDelivery], now: Timestamp) -> Result<Vec<NoticeDelivery>, DbError> {
+    let incidents: BTreeSet<&str> = sent.iter().map(|delivery| delivery.incident_id.as_str()).collect();
+    let steps: Vec<(String, String, Option<Timestamp>)> = notices::table
+        .filter(notices::incident_id.eq_any(incidents))
+        .select((notices::incident_id, notices::user_id, notices::due_at))
+        .load(db)?;
+    let made = steps.into_iter().filter(|(.., due_at)| due_at.is_none_or(|due_at| due_at > now));
+    let made: BTreeSet<NoticeKey> = made.map(|(incident, user, _)| NoticeKey { incident, user: user.into() }).collect();
+    let passed: Vec<&NoticeDelivery> = sent.iter().filter(|delivery| made.contains(&delivery.key())).collect();
+    let ids: BTreeSet<&str> = passed.iter().map(|delivery| delivery.channel_id.as_str()).collect();
+    let known: Vec<String> =
+        channel_rows::table.filter(channel_rows::id.eq_any(ids)).select(channel_rows::id).load(db)?;
+    let known: BTreeSet<String> = known.into_iter().collect();
+    Ok(passed.into_iter().filter(|delivery| known.contains(&delivery.channel_id)).cloned().collect())
+}
+
+/// Makes rows for messages that were sent early; their outcomes follow.
+pub fn insert_sent(db: &mut Db, sent: &[NoticeDelivery], now: Timestamp) -> Result<(), DbError> {
+    for delivery in sent {
+        let new = (
+            deliveries::id.eq(&delivery.id),
+            deliveries::incident_id.eq(&delivery.incident_id),
+            deliveries::user_id.eq(&delivery.user_id),
+            deliveries::channel_id.eq(&delivery.channel_id),
+            deliveries::round.eq(delivery.round),
+            deliveries::state.eq(NoticeDeliveryState::Queued.word()),
+            deliveries::attempts.eq(delivery.attempts),
+            deliveries::queued_at.eq(delivery.queued_at),
+            deliveries::due_at.eq(now),
+            deliveries::urgent.eq(true),
+        );
+        let insert = diesel::insert_into(deliveries::table).values(new).on_conflict_do_nothing();
+        on_backend!(db, |db| insert.execute(db))?;
+    }
+    Ok(())
+}
+
 /// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel: it would be sent again
 /// otherwise.
 pub fn end_alone(db: &mut Db, attempt: &EndedAttempt, now: Timestamp) -> Result<(), DbError> {

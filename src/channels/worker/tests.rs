@@ -233,44 +233,57 @@ fn a_frozen_database_makes_no_message_go_twice_and_few_wait_for_it() {
     }
 }
 
+async fn rename(pool: &Pool, from: &str, to: &str) {
+    let rename = format!("ALTER TABLE {from} RENAME TO {to}");
+    pool.write(move |db: &mut Db| Ok::<_, DbError>(sql_query(rename).execute(db)?)).await.unwrap();
+}
+
+/// An alarm of this user that the database does not have.
+fn early_alarm(incident: &str, number: usize) -> EarlyAlarm {
+    let (server, id) = (format!("user{number}").as_str().into(), format!("{incident}{number}"));
+    let (incident, _) = testing::incident_write(&id, 1).incidents.remove(&id).unwrap();
+    EarlyAlarm { server, incident: StoredIncident::unheard(id, incident), is_stored: false }
+}
+
+impl Receiver {
+    /// Rings for all while the database gives no channels, which it does afterwards.
+    async fn ring_from_memory(&mut self, pool: &Pool) -> tokio::task::JoinHandle<()> {
+        let channels = self.channels.clone();
+        let known = RefCell::new(early::read_all(&channels).await.unwrap());
+        rename(pool, "channels", "channels_away").await;
+        (0..USERS).for_each(|number| channels.early_alarms.add(early_alarm("raid", number)));
+        let sending = actix::spawn(async move { early::send(channels, &known).await });
+        self.until(SECOND, USERS).await;
+        rename(pool, "channels_away", "channels").await;
+        sending
+    }
+
+    /// Waits until all messages of the alarms are stored as accepted.
+    async fn all_accepted(&self, pool: &Pool) {
+        let accepted = async {
+            loop {
+                let settled = self.channels.settled();
+                tokio::pin!(settled);
+                settled.as_mut().enable();
+                let accepted = deliveries::state.eq(NoticeDeliveryState::Accepted.word());
+                let accepted = deliveries::table.filter(accepted).filter(deliveries::round.eq(0)).count();
+                let count: i64 = pool.read(move |db: &mut Db| Ok(accepted.get_result(db)?)).await.unwrap();
+                if count == USERS as i64 {
+                    return;
+                }
+                settled.await;
+            }
+        };
+        timeout(PATIENCE, accepted).await.expect("the rows have the outcomes");
+    }
+}
+
 /// Rings by a database that gives nothing.
 async fn ring_from_memory(pool: &Pool) {
     let mut receiver = Receiver::start(pool, &[SECOND], true);
-    let channels = receiver.channels.clone();
-    let known = RefCell::new(early::read_all(&channels).await.unwrap());
-    let rename = async |from: &str, to: &str| {
-        let rename = format!("ALTER TABLE {from} RENAME TO {to}");
-        pool.write(move |db: &mut Db| Ok::<_, DbError>(sql_query(rename).execute(db)?)).await.unwrap();
-    };
-    rename("channels", "channels_away").await;
-    for number in 0..USERS {
-        let (server, id) = (format!("user{number}").as_str().into(), format!("raid{number}"));
-        let (incident, _) = testing::incident_write(&id, 1).incidents.remove(&id).unwrap();
-        channels.early_alarms.add(EarlyAlarm {
-            server,
-            incident: StoredIncident::unheard(id, incident),
-            is_stored: false,
-        });
-    }
-    let sending = actix::spawn(async move { early::send(channels, &known).await });
-    receiver.until(SECOND, USERS).await;
-
-    rename("channels_away", "channels").await;
+    let sending = receiver.ring_from_memory(pool).await;
     receiver.ring("raid", 0..USERS);
-    let accepted = async {
-        loop {
-            let settled = receiver.channels.settled();
-            tokio::pin!(settled);
-            settled.as_mut().enable();
-            let accepted = deliveries::table.filter(deliveries::state.eq(NoticeDeliveryState::Accepted.word())).count();
-            let count: i64 = pool.read(move |db: &mut Db| Ok(accepted.get_result(db)?)).await.unwrap();
-            if count == USERS as i64 {
-                return;
-            }
-            settled.await;
-        }
-    };
-    timeout(PATIENCE, accepted).await.expect("the rows have the outcomes");
+    receiver.all_accepted(pool).await;
     receiver.ring("another", 0..1);
     receiver.until(SECOND, USERS + 1).await;
     sending.abort();
@@ -280,6 +293,31 @@ async fn ring_from_memory(pool: &Pool) {
 #[test]
 fn alarms_that_no_database_gives_ring_from_memory_and_once() {
     testing::on_each_database(|pool| actix::System::new().block_on(ring_from_memory(pool)));
+}
+
+/// Users acknowledge what rang from memory before the database has a message of it.
+async fn acknowledge_from_memory(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    let sending = receiver.ring_from_memory(pool).await;
+    let write = |db: &mut Db| {
+        (0..USERS).try_for_each(|number| {
+            let (user, incident) = (format!("user{number}"), format!("raid{number}"));
+            incidents::write(db, &user.as_str().into(), &testing::incident_write(&incident, 1))?;
+            incidents::acknowledge(db, &user.as_str().into(), &incident, &user.as_str().into(), now())?.unwrap();
+            Ok::<_, DbError>(())
+        })
+    };
+    pool.write_blocking(write).unwrap();
+    receiver.all_accepted(pool).await;
+    receiver.until(SECOND, 2 * USERS).await;
+    sending.abort();
+    assert_eq!(receiver.seen[SECOND].len(), 2 * USERS, "each alarm was sent once, and each acknowledgement");
+    assert!(receiver.channels.early.ended().is_empty(), "no outcome waits");
+}
+
+#[test]
+fn what_rang_from_memory_and_was_acknowledged_at_once_has_its_outcome() {
+    testing::on_each_database(|pool| actix::System::new().block_on(acknowledge_from_memory(pool)));
 }
 
 /// Sends an alarm seven seconds after it went off.

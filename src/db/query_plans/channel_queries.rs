@@ -54,6 +54,10 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     channels::aimed(db, &[(key, key)]).unwrap();
     notice_steps::make_due(db, now(), 9).unwrap();
     notices::stored(db, &[key.to_owned()]).unwrap();
+    let (incident_id, user_id) = ("other".to_owned(), user.to_string());
+    let sent = NoticeDelivery { incident_id, user_id, ..ended_attempt(key).delivery };
+    notices::passed_by_steps(db, std::slice::from_ref(&sent), now()).unwrap();
+    notices::insert_sent(db, &[sent], now()).unwrap();
     reachable_watchers::page(db, None, 9).unwrap();
     reachable_watchers::page(db, Some(server), 9).unwrap();
     reachable_watchers::of(db, &[server.to_string()].into()).unwrap();
