@@ -220,7 +220,7 @@ impl EarlySender {
             }
             if !self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
                 self.waiting.push_back((since, message));
-            } else if self.channels.early.begin_early(&delivery.id, now) {
+            } else if self.channels.early.begin_early(delivery, now) {
                 self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
             } else {
                 self.turns.give_back(&channel.id);

@@ -8,7 +8,10 @@ use std::{
 
 use chrono::TimeDelta;
 
-use crate::{db::notices::EndedAttempt, domain::time::Moment};
+use crate::{
+    db::notices::{EndedAttempt, NoticeDelivery, NoticeKey},
+    domain::time::Moment,
+};
 
 /// Early messages that are remembered; others wait for the database.
 const MOST: usize = 20_000;
@@ -23,6 +26,7 @@ const OVERTAKEN_WITHIN: TimeDelta = TimeDelta::minutes(5);
 #[derive(Debug)]
 struct EarlyMessage {
     since: Moment,
+    notice: NoticeKey,
     /// The outcome, which waits for the row; `None`: it is being sent.
     ended: Option<EndedAttempt>,
 }
@@ -50,24 +54,30 @@ impl EarlyMessages {
     }
 
     /// Takes a message to send it early; false: it was taken before, or too many are remembered.
-    pub fn begin_early(&self, id: &str, now: Moment) -> bool {
-        let mut known = self.lock();
+    pub fn begin_early(&self, delivery: &NoticeDelivery, now: Moment) -> bool {
+        let (mut known, id) = (self.lock(), &delivery.id);
         let is_taken = known.early.contains_key(id) || known.from_rows.contains_key(id);
         let is_free = !is_taken && known.early.len() < MOST;
         if is_free {
-            known.early.insert(id.to_owned(), EarlyMessage { since: now, ended: None });
+            known.early.insert(id.clone(), EarlyMessage { since: now, notice: delivery.key(), ended: None });
         }
         is_free
     }
 
     /// Keeps the outcome of a message that was sent early.
     pub fn end(&self, ended: EndedAttempt, now: Moment) {
-        self.lock().early.insert(ended.delivery.id.clone(), EarlyMessage { since: now, ended: Some(ended) });
+        let (id, notice) = (ended.delivery.id.clone(), ended.delivery.key());
+        self.lock().early.insert(id, EarlyMessage { since: now, notice, ended: Some(ended) });
     }
 
     /// True for a message that is or was sent early.
     pub fn is_early(&self, id: &str) -> bool {
         self.lock().early.contains_key(id)
+    }
+
+    /// True if the user is or was sent an early message of this alarm, and the database has no outcome of it yet.
+    pub fn has_rung(&self, notice: &NoticeKey) -> bool {
+        self.lock().early.values().any(|message| message.notice == *notice)
     }
 
     /// The outcomes that wait for their rows.
@@ -99,10 +109,7 @@ impl EarlyMessages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        db::notices::{DeliveryOutcome, NoticeDelivery},
-        domain::time::Timestamp,
-    };
+    use crate::{db::notices::DeliveryOutcome, domain::time::Timestamp};
 
     fn at(second: i64) -> Moment {
         Timestamp::from_timestamp(second, 0).unwrap().into()
@@ -123,19 +130,24 @@ mod tests {
     #[test]
     fn a_message_is_sent_early_or_from_its_row() {
         let messages = EarlyMessages::default();
-        assert!(messages.begin_early("early", at(0)));
-        assert!(!messages.begin_early("early", at(0)) && !messages.begin_from_row("early", at(0)));
+        assert!(messages.begin_early(&ended("early").delivery, at(0)));
+        assert!(!messages.begin_early(&ended("early").delivery, at(0)) && !messages.begin_from_row("early", at(0)));
         assert!(messages.is_early("early") && messages.ended().is_empty(), "it has no outcome yet");
+        let notice = ended("early").delivery.key();
+        assert!(
+            messages.has_rung(&notice) && !messages.has_rung(&NoticeKey { user: "other".into(), ..notice.clone() })
+        );
         messages.end(ended("early"), at(1));
         assert!(!messages.begin_from_row("early", at(1)), "its row waits for the outcome");
         assert_eq!(messages.ended().len(), 1);
         messages.note_stored(&messages.ended(), at(2));
         assert!(messages.ended().is_empty() && messages.begin_from_row("early", at(2)), "its next attempt");
-        assert!(!messages.begin_early("early", at(2)));
+        assert!(!messages.has_rung(&notice), "the database has it");
+        assert!(!messages.begin_early(&ended("early").delivery, at(2)));
 
         assert!(messages.begin_from_row("row", at(0)) && messages.begin_from_row("row", at(9)), "each attempt");
-        assert!(!messages.begin_early("row", at(9)) && !messages.is_early("row"));
-        messages.begin_early("late", at(0));
+        assert!(!messages.begin_early(&ended("row").delivery, at(9)) && !messages.is_early("row"));
+        messages.begin_early(&ended("late").delivery, at(0));
         messages.end(ended("late"), at(1));
         messages.forget_old(at(400));
         assert_eq!(

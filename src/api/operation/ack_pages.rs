@@ -14,6 +14,7 @@ use crate::{
         access,
         engine::pool::Db,
         incidents::{self, StoredIncident},
+        notices::NoticeKey,
     },
     domain::{
         ids::{ServerId, UserId},
@@ -34,17 +35,23 @@ struct LinkedAlarm {
     incident: StoredIncident,
 }
 
-/// The alarm, as long as the link is good and its user may watch the server.
+/// The alarm, as long as the link is good and its user may watch the server. One that rang before the database had it is
+/// to be asked for again.
 async fn linked(context: &ApiContext, token: &str) -> Result<LinkedAlarm, ApiError> {
     let (incident, user) = context.services.channels.links.read(token).ok_or(ApiError::NotFound)?;
     let now = context.clock.now();
+    let has_rung =
+        context.services.channels.early.has_rung(&NoticeKey { incident: incident.clone(), user: user.clone() });
     let find = move |db: &mut Db| {
         // A part's link is good for the whole, also where this user has no notice of the whole.
-        let whole = incidents::whole(db, &incident)?.filter(|(stored, _)| stored.incident.first_at + LIFE > now);
-        let Some((incident, server)) = whole else { return Ok(None) };
-        Ok(access::may_watch(db, &user, &server)?.then_some(LinkedAlarm { user, server, incident }))
+        let Some((incident, server)) = incidents::whole(db, &incident)? else { return Ok(None) };
+        let is_good = incident.incident.first_at + LIFE > now && access::may_watch(db, &user, &server)?;
+        Ok(Some(is_good.then_some(LinkedAlarm { user, server, incident })))
     };
-    context.pool.read(find).await?.ok_or(ApiError::NotFound)
+    match context.pool.read(find).await? {
+        None if has_rung => Err(ApiError::Unavailable("the alarm of a link is not in the database yet".into())),
+        alarm => alarm.flatten().ok_or(ApiError::NotFound),
+    }
 }
 
 fn shown(alarm: &LinkedAlarm, context: &ApiContext) -> HttpResponse {

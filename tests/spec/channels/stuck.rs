@@ -34,6 +34,9 @@ async fn a_stuck_database_lets_no_one_sleep_and_each_channel_rings_once() {
     let incident = client.expect("raid").await["incident"].as_str().unwrap().to_owned();
     let rung = base.receiver.next().await;
     assert_eq!((&rung.json()["type"], &rung.json()["data"]["incident"]), (&json!("raid.opened"), &json!(incident)));
+    let link = ack_path(&rung.json());
+    let early = base.app.browser().get(&link).await;
+    early.expect_problem(503, "unavailable");
     timeout(PATIENCE, service.until_asked(1)).await.expect("a push in time");
     let pushed = service.waiting(&endpoint);
     assert_eq!(pushed.len(), 1, "{:?}", service.refused());
@@ -46,6 +49,7 @@ async fn a_stuck_database_lets_no_one_sleep_and_each_channel_rings_once() {
         list.len() == 2 && list.iter().all(|delivery| delivery["state"] == "accepted")
     };
     base.alice.get_until(&format!("{alarms}/{incident}/deliveries"), are_accepted).await;
+    assert_eq!(base.app.browser().get(&link).await.status, 200);
     let another = base.drill().await;
     assert_eq!(base.receiver.next().await.json()["data"]["incident"], another, "the raid is not sent again");
     timeout(PATIENCE, service.until_asked(2)).await.expect("a push in time");
