@@ -35,7 +35,9 @@ use crate::{
     domain::{
         channel::{ChannelKind, ChannelState},
         channel_lane::{ChannelLane, LaneTurns},
-        escalation::EscalationRound,
+        escalation::{EscalationRound, QUIET_AFTER},
+        ids::UserId,
+        incident::Incident,
         notice_step::{DrillFor, DueNotice, NoticeStep},
         time::{Moment, Timestamp},
         world_event::EventKind,
@@ -213,7 +215,11 @@ impl EarlySender {
     fn begin(&mut self) {
         let now = self.channels.clock.moment();
         for (since, message) in std::mem::take(&mut self.waiting) {
-            let SendableMessage { channel, delivery, .. } = &message;
+            let SendableMessage { channel, delivery, subject, .. } = &message;
+            let user = UserId::from(delivery.user_id.as_str());
+            if matches!(subject, NoticeSubject::Raid(stored) if is_over(&stored.incident, &user, now.stamp)) {
+                continue;
+            }
             let lane = lane(channel);
             if now - since >= WAITS {
                 continue;
@@ -235,9 +241,17 @@ fn lane(channel: &StoredChannel) -> ChannelLane {
     if is_active && channel.accepted_at.is_some() { ChannelLane::Proven } else { ChannelLane::Unproven }
 }
 
+/// True for an alarm that is quiet, or that the user has acknowledged: the database sends no first message of it either.
+fn is_over(incident: &Incident, user: &UserId, now: Timestamp) -> bool {
+    incident.last_at + QUIET_AFTER <= now || incident.acks.contains_key(user)
+}
+
 /// The messages of an alarm that this user's rules send at this time.
 fn messages(alarm: &EarlyAlarm, watcher: &ReachableWatcher, now: Timestamp) -> Vec<SendableMessage> {
     let EarlyAlarm { server, incident, .. } = alarm;
+    if is_over(&incident.incident, &watcher.user, now) {
+        return Vec::new();
+    }
     let due = DueNotice {
         kind: EventKind::Raid,
         drill: incident.incident.drill.then(|| DrillFor::of(watcher.role)),
@@ -265,4 +279,42 @@ fn messages(alarm: &EarlyAlarm, watcher: &ReachableWatcher, now: Timestamp) -> V
         replaces: None,
     };
     of_step.map(message).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+    use crate::{
+        db::{channels::tests::channel, incidents::StoredIncident, testing},
+        domain::{access::Role, channel::ChannelKind, escalation::AlarmRules},
+    };
+
+    /// An alarm of just now, and a user with a channel.
+    fn alarm() -> (EarlyAlarm, ReachableWatcher) {
+        let (incident, _) = testing::incident_write("raid", 1).incidents.remove("raid").unwrap();
+        let incident = StoredIncident::unheard("raid".to_owned(), incident);
+        let watcher = ReachableWatcher {
+            user: "user".into(),
+            role: Role::Owner,
+            server_name: "Server".to_owned(),
+            rules: AlarmRules::default(),
+            channels: vec![channel("channel", "user", ChannelKind::Ntfy, "target")],
+        };
+        (EarlyAlarm { server: "server".into(), incident, is_stored: false }, watcher)
+    }
+
+    #[test]
+    fn no_alarm_rings_that_is_over_or_that_its_user_has_acknowledged() {
+        let (mut alarm, watcher) = alarm();
+        let count = |alarm: &EarlyAlarm, now| messages(alarm, &watcher, now).len();
+        let quiet = testing::now() + QUIET_AFTER;
+        assert_eq!((count(&alarm, quiet - TimeDelta::seconds(1)), count(&alarm, quiet)), (1, 0));
+        let acks = &mut alarm.incident.incident.acks;
+        acks.insert("other".into(), testing::now());
+        assert_eq!(count(&alarm, testing::now()), 1, "it is another's");
+        alarm.incident.incident.acks.insert("user".into(), testing::now());
+        assert_eq!(count(&alarm, testing::now()), 0);
+    }
 }

@@ -27,7 +27,7 @@ use crate::{
         schema::deliveries,
         testing::{self, FreezingRelay, Postgres, now},
     },
-    domain::{channel::ChannelTarget, ids::UserId},
+    domain::{channel::ChannelTarget, escalation::QUIET_AFTER, ids::UserId},
     vault::Vault,
 };
 
@@ -293,6 +293,40 @@ async fn ring_from_memory(pool: &Pool) {
 #[test]
 fn alarms_that_no_database_gives_ring_from_memory_and_once() {
     testing::on_each_database(|pool| actix::System::new().block_on(ring_from_memory(pool)));
+}
+
+/// Alarms become quiet while their messages wait for others.
+async fn become_quiet_while_waiting(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[FIRST], true);
+    let channels = receiver.channels.clone();
+    receiver.answers.send_replace(false);
+    for number in 0..USERS {
+        let mut alarm = early_alarm("raid", number);
+        let last_at = &mut alarm.incident.incident.last_at;
+        *last_at = *last_at - QUIET_AFTER + TimeDelta::seconds(10);
+        channels.early_alarms.add(alarm);
+    }
+    let (sender, known) = (channels.clone(), RefCell::default());
+    let sending = actix::spawn(async move { early::send(sender, &known).await });
+    let at_once = ChannelLane::Unproven.at_once_to_host();
+    receiver.until(FIRST, at_once).await;
+
+    receiver.clock.advance(TimeDelta::seconds(20));
+    let another = early_alarm("another", USERS - 1);
+    let first = receiver.seen[FIRST].clone();
+    channels.early_alarms.add(another);
+    receiver.answers.send_replace(true);
+    receiver.until(FIRST, at_once + 1).await;
+    sending.abort();
+    let channel = pool.read(|db: &mut Db| channels::list(db, &format!("user{}", USERS - 1).as_str().into())).await;
+    let expected = notices::message_id(&format!("another{}", USERS - 1), &channel.unwrap()[0].id(), 0);
+    let sent: Vec<&String> = receiver.seen[FIRST].keys().filter(|id| !first.contains_key(*id)).collect();
+    assert_eq!(sent, [&expected], "of those that are over nothing more is sent");
+}
+
+#[test]
+fn an_alarm_that_is_over_by_its_turn_does_not_ring_from_memory() {
+    testing::on_each_database(|pool| actix::System::new().block_on(become_quiet_while_waiting(pool)));
 }
 
 /// Users acknowledge what rang from memory before the database has a message of it.
