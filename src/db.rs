@@ -49,6 +49,7 @@ pub mod deliveries;
 pub mod device_groups;
 pub mod disabled_channels;
 pub mod early_alarms;
+pub mod early_changes;
 pub mod edited_items;
 pub mod emergencies;
 pub mod encryption_keys;

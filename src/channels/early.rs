@@ -35,7 +35,7 @@ use crate::{
     domain::{
         channel::{ChannelKind, ChannelState},
         channel_lane::{ChannelLane, LaneTurns},
-        escalation::{EscalationRound, QUIET_AFTER},
+        escalation::{AlarmRules, EscalationRound, QUIET_AFTER},
         ids::UserId,
         incident::Incident,
         notice_step::{DrillFor, DueNotice, NoticeStep},
@@ -72,8 +72,13 @@ pub async fn run(channels: Arc<Channels>) {
 /// Keeps in memory who is reached.
 async fn remember(channels: &Channels, known: &RefCell<WatchersByServer>) {
     loop {
+        let changes = &channels.early_alarms.changes;
+        let begun = changes.begin_reading();
         match panics::caught(Part::Channels, "", read_all(channels)).await {
-            Some(Ok(watchers)) => drop(known.replace(watchers)),
+            Some(Ok(watchers)) => {
+                drop(known.replace(watchers));
+                changes.end_reading(begun);
+            }
             Some(Err(error)) => log_failure("who is reached while the database is stuck is read later", &error),
             None => {}
         }
@@ -189,10 +194,14 @@ impl EarlySender {
         let stored = self.ask(servers).await;
         let now = self.channels.clock.moment();
         let known = known.borrow();
-        let watchers = stored.as_ref().unwrap_or(&known);
+        let (watchers, is_from_memory) = (stored.as_ref().unwrap_or(&known), stored.is_none());
+        let changes = &self.channels.early_alarms.changes;
         for alarm in &alarms {
             let watchers = watchers.get(&alarm.server).map_or(&[][..], Vec::as_slice);
-            let messages = watchers.iter().flat_map(|watcher| messages(alarm, watcher, now.stamp));
+            let messages = watchers.iter().flat_map(|watcher| {
+                let changed = is_from_memory.then(|| changes.rules(&alarm.server, &watcher.user)).flatten();
+                messages(alarm, watcher, changed.as_ref().unwrap_or(&watcher.rules), now.stamp)
+            });
             let room = MOST_WAITING.saturating_sub(self.waiting.len());
             self.waiting.extend(messages.take(room).map(|message| (now, message)));
         }
@@ -214,6 +223,7 @@ impl EarlySender {
     /// Begins the attempts that have a turn.
     fn begin(&mut self) {
         let now = self.channels.clock.moment();
+        let changes = &self.channels.early_alarms.changes;
         for (since, message) in std::mem::take(&mut self.waiting) {
             let SendableMessage { channel, delivery, subject, .. } = &message;
             let user = UserId::from(delivery.user_id.as_str());
@@ -226,7 +236,9 @@ impl EarlySender {
             }
             if !self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
                 self.waiting.push_back((since, message));
-            } else if self.channels.early.begin_early(delivery, now) {
+            } else if !changes.is_ended(&message.server, &delivery.key(), &channel.id())
+                && self.channels.early.begin_early(delivery, now)
+            {
                 self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
             } else {
                 self.turns.give_back(&channel.id);
@@ -246,8 +258,13 @@ fn is_over(incident: &Incident, user: &UserId, now: Timestamp) -> bool {
     incident.last_at + QUIET_AFTER <= now || incident.acks.contains_key(user)
 }
 
-/// The messages of an alarm that this user's rules send at this time.
-fn messages(alarm: &EarlyAlarm, watcher: &ReachableWatcher, now: Timestamp) -> Vec<SendableMessage> {
+/// The messages of an alarm that these rules of the user send at this time.
+fn messages(
+    alarm: &EarlyAlarm,
+    watcher: &ReachableWatcher,
+    rules: &AlarmRules,
+    now: Timestamp,
+) -> Vec<SendableMessage> {
     let EarlyAlarm { server, incident, .. } = alarm;
     if is_over(&incident.incident, &watcher.user, now) {
         return Vec::new();
@@ -255,7 +272,7 @@ fn messages(alarm: &EarlyAlarm, watcher: &ReachableWatcher, now: Timestamp) -> V
     let due = DueNotice {
         kind: EventKind::Raid,
         drill: incident.incident.drill.then(|| DrillFor::of(watcher.role)),
-        rules: &watcher.rules,
+        rules,
         channels: &watcher.channel_kinds(),
         tried: &BTreeSet::new(),
         round: EscalationRound { number: 0, began_at: incident.incident.first_at },
@@ -288,7 +305,7 @@ mod tests {
     use super::*;
     use crate::{
         db::{channels::tests::channel, incidents::StoredIncident, testing},
-        domain::{access::Role, channel::ChannelKind, escalation::AlarmRules},
+        domain::access::Role,
     };
 
     /// An alarm of just now, and a user with a channel.
@@ -308,7 +325,7 @@ mod tests {
     #[test]
     fn no_alarm_rings_that_is_over_or_that_its_user_has_acknowledged() {
         let (mut alarm, watcher) = alarm();
-        let count = |alarm: &EarlyAlarm, now| messages(alarm, &watcher, now).len();
+        let count = |alarm: &EarlyAlarm, now| messages(alarm, &watcher, &watcher.rules, now).len();
         let quiet = testing::now() + QUIET_AFTER;
         assert_eq!((count(&alarm, quiet - TimeDelta::seconds(1)), count(&alarm, quiet)), (1, 0));
         let acks = &mut alarm.incident.incident.acks;

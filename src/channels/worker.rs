@@ -146,6 +146,7 @@ impl Worker {
         figures::set_users(counts);
         figures::set_held_origins(self.origins.forget_old(self.channels.clock.moment()));
         self.channels.early.forget_old(self.channels.clock.moment());
+        self.channels.early_alarms.changes.forget_old(self.channels.clock.moment());
         if unsaid > 0 {
             let (reached, unreached) = (counts.reached, counts.unreached);
             log::warn!(messages = unsaid, reached, unreached; "more alarms did not get through within a minute");

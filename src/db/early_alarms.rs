@@ -7,7 +7,10 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{db::incidents::StoredIncident, domain::ids::ServerId};
+use crate::{
+    db::{early_changes::EarlyChanges, incidents::StoredIncident},
+    domain::ids::ServerId,
+};
 
 /// Alarms that wait to be taken: a burst of all servers. Others ring once the database has them.
 const MOST: usize = 10_000;
@@ -21,11 +24,13 @@ pub struct EarlyAlarm {
     pub is_stored: bool,
 }
 
-/// The alarms that wait to be taken.
+/// The alarms that wait to be taken, and what changed since their watchers were read.
 #[derive(Default)]
 pub struct EarlyAlarms {
     waiting: Mutex<VecDeque<EarlyAlarm>>,
     news: Notify,
+    /// Changes since it was read who is reached.
+    pub changes: EarlyChanges,
 }
 
 impl EarlyAlarms {

@@ -290,17 +290,18 @@ pub fn refuse(db: &mut Db, user: &User, server: &ServerId, now: Timestamp) -> Re
     Ok(is_invited)
 }
 
-/// Removes a guest, with their overlays of this server, or takes an invitation back; false when there is none.
-pub fn remove(db: &mut Db, server: &ServerId, id: &GuestId) -> Result<bool, DbError> {
+/// Removes a guest, with their overlays of this server, or takes an invitation back: the user who was the guest, and `None`
+/// within for an invitation. `None` when there is neither.
+pub fn remove(db: &mut Db, server: &ServerId, id: &GuestId) -> Result<Option<Option<UserId>>, DbError> {
     let guest = guests::table.find(id.as_str()).filter(guests::server_id.eq(server.as_str()));
     if lock(db, server)?.is_none() {
-        return Ok(false);
+        return Ok(None);
     }
     let removed: Option<Option<String>> = diesel::delete(guest).returning(guests::user_id).get_result(db).optional()?;
     if let Some(Some(user)) = &removed {
         delete_tokens(db, &user.as_str().into(), server)?;
     }
-    Ok(removed.is_some())
+    Ok(removed.map(|user| user.map(UserId::from)))
 }
 
 /// Tokens that are for one server end with the access to it.

@@ -26,6 +26,7 @@ use crate::{
     crypto::{signed_webhook, web_push::BrowserKeys},
     db::{
         channels::{self, ChannelNotAdded, StoredChannel},
+        early_changes::EndedWay,
         emergencies::{self, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
         late_notices, notices,
@@ -362,11 +363,17 @@ pub async fn delete(
 ) -> Result<HttpResponse, ApiError> {
     let (id, now, sender) =
         (ChannelId::from(path.into_inner()), context.clock.now(), context.services.channels.clone());
+    let ended = id.clone();
     let delete = move |db: &mut Db| -> Result<(bool, Vec<OrphanedEmergency>), DbError> {
         let orphaned = emergencies::of_channel(db, &user.id, &id, now)?;
         Ok((channels::delete(db, &user.id, &id)?, orphaned))
     };
-    let end = move |(_, orphaned): &(bool, Vec<OrphanedEmergency>)| sender.orphaned.add(orphaned.iter().cloned());
+    let end = move |(is_found, orphaned): &(bool, Vec<OrphanedEmergency>)| {
+        sender.orphaned.add(orphaned.iter().cloned());
+        if *is_found {
+            sender.early_alarms.changes.end(EndedWay::Channel(ended));
+        }
+    };
     let (is_found, _) = context.pool.write_and_notify(delete, end).await?;
     Done::if_found(is_found)
 }

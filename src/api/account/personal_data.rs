@@ -27,6 +27,7 @@ use crate::{
     },
     db::{
         customers_to_end::CustomerTurn,
+        early_changes::EndedWay,
         engine::{error::DbError, pool::Db},
         former_subscribers, payment_customers,
         personal_data::{self, Erased, PERSONAL_DATA, RowPlace},
@@ -284,6 +285,7 @@ async fn erase_once(
         notes.end(&data_dir, &id, now);
         let Erased { servers, shared, acknowledged, notes, emergencies, .. } = erased;
         channels.orphaned.add(emergencies.iter().cloned());
+        channels.early_alarms.changes.end(EndedWay::User(id.clone()));
         hub.do_send(UserErased { user: id.clone() });
         for server in servers {
             hub.do_send(ServerRemoved { server: server.clone() });

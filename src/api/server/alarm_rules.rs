@@ -107,6 +107,8 @@ pub async fn update(
     let (steps, kinds) = (steps.into_iter().map(step).collect(), kinds.unwrap_or_else(only_raids));
     let rules = AlarmRules { enabled, steps, repeat_seconds, rounds, kinds, quiet };
     let now = context.clock.now();
+    let (alarms, server, watcher) = (context.services.channels.early_alarms.clone(), id.clone(), user.id.clone());
+    let notify = move |rules: &AlarmRules| alarms.changes.set_rules(&server, &watcher, rules);
     let put = move |db: &mut Db| -> Result<AlarmRules, ApiError> {
         if !access::may_watch(db, &user.id, &id)? {
             return Err(ApiError::NotFound);
@@ -119,5 +121,5 @@ pub async fn update(
         late_notices::hasten_unsent(db, &id, &user.id, now)?;
         Ok(rules)
     };
-    Ok(HttpResponse::Ok().json(context.pool.write(put).await?))
+    Ok(HttpResponse::Ok().json(context.pool.write_and_notify(put, notify).await?))
 }

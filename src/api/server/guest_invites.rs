@@ -20,6 +20,7 @@ use crate::{
     },
     crypto::digest::sha256_hex,
     db::{
+        early_changes::EndedWay,
         engine::pool::Db,
         guests::{self, InviteKey, LinkRefused, OpenLink, SharedServer},
     },
@@ -172,8 +173,10 @@ pub async fn accept(
     };
     let now = context.clock.now();
     let (pool, hub, guest) = (context.pool.clone(), context.services.hub.clone(), user.clone());
+    let (alarms, admitted) = (context.services.channels.early_alarms.clone(), user.id.clone());
     let notify = move |accepted: &Result<ServerId, LinkRefused>| {
         if let Ok(server) = accepted {
+            alarms.changes.admit(server, &admitted);
             hub.do_send(AccessChanged { server: server.clone() });
         }
     };
@@ -203,12 +206,14 @@ pub async fn delete(
 ) -> Result<HttpResponse, ApiError> {
     let server = ServerId::from(path.into_inner());
     let (hub, watched, now) = (context.services.hub.clone(), server.clone(), context.clock.now());
+    let (alarms, leaving) = (context.services.channels.early_alarms.clone(), user.id.clone());
     let leave = move |db: &mut Db| -> Result<_, ApiError> {
         let left = guests::leave(db, &user.id, &server)?;
         Ok((left, !left && guests::refuse(db, &user, &server, now)?))
     };
     let notify = move |(left, _): &(bool, bool)| {
         if *left {
+            alarms.changes.end(EndedWay::Guest(watched.clone(), leaving));
             hub.do_send(AccessChanged { server: watched });
         }
     };

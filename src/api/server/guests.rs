@@ -1,5 +1,8 @@
 //! Guests of a paired server and invitations to it: `/paired-servers/{id}/guests/*`.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use actix::Addr;
 use actix_web::{HttpResponse, http::StatusCode, web};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
@@ -24,12 +27,18 @@ use crate::{
     },
     crypto::digest::sha256_hex,
     db::{
-        engine::pool::Db,
+        early_changes::EndedWay,
+        engine::{error::DbError, pool::Db},
         guests::{self, Guest, InviteRefused, Invitee},
         users::User,
     },
-    domain::{access::Role, ids::GuestId, limits::GUESTS_PER_SERVER, time::Timestamp},
-    relay::hub::AccessChanged,
+    domain::{
+        access::Role,
+        ids::{GuestId, ServerId},
+        limits::GUESTS_PER_SERVER,
+        time::Timestamp,
+    },
+    relay::hub::{AccessChanged, Hub},
 };
 
 /// The guest to invite: an account, or the first user to open a link. One of the two.
@@ -204,7 +213,24 @@ pub async fn create(
     (status = 200, body = Done),
     (status = 403, description = "`owner_only`"),
 ))]
-pub async fn delete(server: OwnedServer, ServerPart(guest): ServerPart) -> Result<HttpResponse, ApiError> {
-    let remove = move |db: &mut Db, write: &PermittedWrite| guests::remove(db, &write.server, &guest.into());
-    server.delete(remove, |hub, server| hub.do_send(AccessChanged { server })).await
+pub async fn delete(
+    server: OwnedServer,
+    ServerPart(guest): ServerPart,
+    context: web::Data<ApiContext>,
+) -> Result<HttpResponse, ApiError> {
+    let (alarms, ended) = (context.services.channels.early_alarms.clone(), Arc::new(Mutex::new(None)));
+    let removed = ended.clone();
+    let remove = move |db: &mut Db, write: &PermittedWrite| -> Result<bool, DbError> {
+        let guest = guests::remove(db, &write.server, &guest.into())?;
+        let is_removed = guest.is_some();
+        *removed.lock().unwrap_or_else(PoisonError::into_inner) = guest.flatten();
+        Ok(is_removed)
+    };
+    let notify = move |hub: &Addr<Hub>, server: ServerId| {
+        if let Some(user) = ended.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            alarms.changes.end(EndedWay::Guest(server.clone(), user));
+        }
+        hub.do_send(AccessChanged { server });
+    };
+    server.delete(remove, notify).await
 }

@@ -21,13 +21,18 @@ use crate::{
     db::{
         channels,
         early_alarms::EarlyAlarm,
+        early_changes::EndedWay,
         engine::pool::Pool,
         incidents::{self, StoredIncident},
         notices::NoticeDeliveryState,
         schema::deliveries,
         testing::{self, FreezingRelay, Postgres, now},
     },
-    domain::{channel::ChannelTarget, escalation::QUIET_AFTER, ids::UserId},
+    domain::{
+        channel::ChannelTarget,
+        escalation::{AlarmRules, QUIET_AFTER},
+        ids::UserId,
+    },
     vault::Vault,
 };
 
@@ -327,6 +332,37 @@ async fn become_quiet_while_waiting(pool: &Pool) {
 #[test]
 fn an_alarm_that_is_over_by_its_turn_does_not_ring_from_memory() {
     testing::on_each_database(|pool| actix::System::new().block_on(become_quiet_while_waiting(pool)));
+}
+
+/// Ways end after it was read who is reached.
+async fn end_ways_of_memory(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    let channels = receiver.channels.clone();
+    let known = RefCell::new(early::read_all(&channels).await.unwrap());
+    let first = pool.read(|db: &mut Db| channels::list(db, &"user2".into())).await.unwrap();
+    rename(pool, "channels", "channels_away").await;
+    let changes = &channels.early_alarms.changes;
+    changes.end(EndedWay::Guest("user0".into(), "user0".into()));
+    changes.end(EndedWay::User("user1".into()));
+    changes.end(EndedWay::Channel(first[0].id()));
+    let off = AlarmRules { enabled: false, ..AlarmRules::default() };
+    changes.set_rules(&"user3".into(), &"user3".into(), &off);
+    changes.acknowledge(NoticeKey { incident: "raid4".to_owned(), user: "user4".into() }, receiver.clock.moment());
+    changes.end(EndedWay::Guest("user5".into(), "another".into()));
+    (0..=5).for_each(|number| channels.early_alarms.add(early_alarm("raid", number)));
+    let sender = channels.clone();
+    let sending = actix::spawn(async move { early::send(sender, &known).await });
+    receiver.until(SECOND, 1).await;
+    sending.abort();
+    rename(pool, "channels_away", "channels").await;
+    let channel = pool.read(|db: &mut Db| channels::list(db, &"user5".into())).await.unwrap()[0].id();
+    let sent: Vec<&String> = receiver.seen[SECOND].keys().collect();
+    assert_eq!(sent, [&notices::message_id("raid5", &channel, 0)]);
+}
+
+#[test]
+fn nothing_rings_from_memory_by_a_way_that_has_ended_since() {
+    testing::on_each_database(|pool| actix::System::new().block_on(end_ways_of_memory(pool)));
 }
 
 /// Users acknowledge what rang from memory before the database has a message of it.

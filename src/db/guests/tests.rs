@@ -64,7 +64,7 @@ fn entries(entries: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 fn remove_guest(pool: &Pool, id: &str) -> bool {
-    pool.write_blocking(|db| remove(db, &"server".into(), &id.into())).unwrap()
+    pool.write_blocking(|db| remove(db, &"server".into(), &id.into())).unwrap().is_some()
 }
 
 #[test]

@@ -31,6 +31,7 @@ use crate::{
         alarms::{self, AlarmState, LedgerAlarm},
         early_alarms::EarlyAlarm,
         incidents::{HeardBy, LedgerWrite, StoredIncident},
+        notices::NoticeKey,
         unsaved_alarms::UnsavedGuard,
     },
     domain::{
@@ -285,6 +286,8 @@ impl AlarmDelivery {
     pub fn acknowledged(&self, incident: &str, user: &UserId, at: Timestamp) -> IncidentNews {
         let change = self.raids.borrow_mut().acknowledge(incident, user, at);
         self.unheard.borrow_mut().remove(incident);
+        let notice = NoticeKey { incident: incident.to_owned(), user: user.clone() };
+        self.context.early_alarms.changes.acknowledge(notice, self.context.clock.moment());
         IncidentNews::of(change.into_iter().collect())
     }
 
