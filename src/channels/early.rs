@@ -158,6 +158,7 @@ impl EarlySender {
     fn end(&mut self, Attempted { ended, .. }: Attempted) {
         self.turns.give_back(&ended.delivery.channel_id);
         self.channels.early.end(ended, self.channels.clock.moment());
+        self.channels.news.notify_waiters();
     }
 
     /// Puts those aside for which the worker has time; gives the others.

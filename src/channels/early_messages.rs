@@ -85,6 +85,13 @@ impl EarlyMessages {
         self.lock().early.values().filter_map(|message| message.ended.clone()).collect()
     }
 
+    /// The outcomes of this alarm's messages to the user that wait for their rows.
+    pub fn ended_of(&self, notice: &NoticeKey) -> Vec<EndedAttempt> {
+        let known = self.lock();
+        let of_notice = known.early.values().filter(|message| message.notice == *notice);
+        of_notice.filter_map(|message| message.ended.clone()).collect()
+    }
+
     /// The rows have the outcomes of these: further attempts are from there.
     pub fn note_stored(&self, ended: &[EndedAttempt], now: Moment) {
         let mut known = self.lock();
@@ -139,7 +146,8 @@ mod tests {
         );
         messages.end(ended("early"), at(1));
         assert!(!messages.begin_from_row("early", at(1)), "its row waits for the outcome");
-        assert_eq!(messages.ended().len(), 1);
+        assert_eq!((messages.ended().len(), messages.ended_of(&notice).len()), (1, 1));
+        assert!(messages.ended_of(&NoticeKey { incident: "other".to_owned(), ..notice.clone() }).is_empty());
         messages.note_stored(&messages.ended(), at(2));
         assert!(messages.ended().is_empty() && messages.begin_from_row("early", at(2)), "its next attempt");
         assert!(!messages.has_rung(&notice), "the database has it");

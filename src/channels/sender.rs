@@ -55,7 +55,7 @@ pub struct Channels {
     pub urls: PublicUrls,
     /// The key for push services, once it was read.
     pub vapid: OnceLock<Arc<VapidKey>>,
-    /// Notified when outcomes of messages were stored.
+    /// Notified when outcomes of messages were stored, or are known of early ones.
     pub news: Notify,
     /// When the worker's last look that was good began; none: there was none.
     pub good_look: Mutex<Option<Instant>>,

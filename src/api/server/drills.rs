@@ -22,7 +22,7 @@ use crate::{
         channels::{self, StoredChannel},
         deliveries::{self, StoredDelivery},
         engine::{error::DbError, pool::Db},
-        notices::NoticeDeliveryState,
+        notices::{DeliveryOutcome, EndedAttempt, NoticeDeliveryState, NoticeKey},
         spoken_alarms, team_chat_settings,
     },
     domain::{
@@ -142,10 +142,12 @@ async fn follow(
         settled.as_mut().enable();
         let (server, user, incident) = (server.clone(), user.clone(), incident.to_owned());
         let now = context.clock.now();
+        let early = &context.services.channels.early;
+        let early = early.ended_of(&NoticeKey { incident: incident.clone(), user: user.clone() });
         let read = move |db: &mut Db| {
             let are_announced = team_chat_settings::get(db, &server)?.announcements.raid;
             let line = spoken_alarms::get(db, &server, &incident)?.filter(|_| are_announced);
-            let channels = drilled_channels(db, &server, &user, &incident)?;
+            let channels = drilled_channels(db, &server, &user, &incident, &early)?;
             Ok(DrilledWays { channels, are_announced, team_chat: line.map(|line| SpokenView::new(line, now)) })
         };
         let ways = context.pool.read(read).await?;
@@ -162,11 +164,13 @@ async fn follow(
     }
 }
 
+/// The user's channels, by their rows, or by what came of these messages, which were sent before their rows were made.
 fn drilled_channels(
     db: &mut Db,
     server: &ServerId,
     user: &UserId,
     incident: &str,
+    early: &[EndedAttempt],
 ) -> Result<Vec<DrilledChannel>, DbError> {
     let channels = channels::list(db, user)?;
     let plan = alarm_rules::raid_plan(db, server, (user, Role::Owner), &channels)?;
@@ -175,12 +179,32 @@ fn drilled_channels(
         let id = channel.id();
         let after = plan.iter().find(|step| step.channels.contains(&id)).map(|step| step.after_seconds);
         let newest = messages.iter().rev().find(|message| message.channel_id == channel.id);
-        DrilledChannel::new(channel, newest, after)
+        match early.iter().find(|attempt| attempt.delivery.channel_id == channel.id) {
+            Some(attempt) if newest.is_none_or(DrilledChannel::waits) => DrilledChannel::of_early(channel, attempt),
+            _ => DrilledChannel::new(channel, newest, after),
+        }
     });
     drilled.collect()
 }
 
 impl DrilledChannel {
+    /// True for a message that was not tried from its row.
+    fn waits(message: &StoredDelivery) -> bool {
+        message.attempts == 0 && message.state == NoticeDeliveryState::Queued.word()
+    }
+
+    fn of_early(channel: StoredChannel, attempt: &EndedAttempt) -> Result<Self, DbError> {
+        let (reach, status, reason) = match &attempt.outcome {
+            DeliveryOutcome::Accepted { status, .. } => (DrillReach::Accepted, *status, None),
+            DeliveryOutcome::Failed { status, fault, .. } => (DrillReach::Failed, *status, Some(*fault)),
+            DeliveryOutcome::Unsaid => (DrillReach::Unused, None, None),
+        };
+        let kind = channel.kind()?;
+        let StoredChannel { id, name, .. } = channel;
+        let advice = reason.map(ChannelFault::advice);
+        Ok(Self { id, kind, name, reach, status: status.map(i32::from), reason, advice })
+    }
+
     fn new(channel: StoredChannel, message: Option<&StoredDelivery>, after: Option<u32>) -> Result<Self, DbError> {
         let kind = channel.kind()?;
         let StoredChannel { id, name, .. } = channel;

@@ -90,3 +90,19 @@ async fn an_alarm_that_the_database_took_and_cannot_give_rings_once_too() {
     let another = base.drill().await;
     assert_eq!(base.receiver.next().await.json()["data"]["incident"], another, "the raid is not sent again");
 }
+
+#[actix_web::test]
+async fn a_drill_knows_what_rang_while_the_database_takes_nothing() {
+    let mut base = base().await;
+    let hook = add_webhook(&mut base.alice, &base.receiver, "/hook").await;
+    drop(base.raid().await);
+    base.receiver.next().await;
+    let file = base.app.directory().join("test.db");
+    let mut lock = SqliteConnection::establish(file.to_str().unwrap()).unwrap();
+    lock.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+    let drill = base.alice.post(&format!("/paired-servers/{}/drill", base.server), None).await;
+    drop(lock);
+    let (status, report) = (drill.status, drill.json());
+    let channel = &report["channels"][0];
+    assert_eq!((status, &channel["id"], &channel["reach"]), (200, &hook["id"], &json!("accepted")), "{report}");
+}
