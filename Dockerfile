@@ -6,10 +6,10 @@
 #     --publish 8080:8080 --publish 8081:8081 companion
 #   docker run --network host companion demo        # its ports are open to this machine only
 #
-# Docker builds it with BuildKit; `podman build` needs `--format docker`, or the health check is left out. Digests are renewed
-# as docs/operations.md, Versions, says.
+# Docker builds it with BuildKit; `podman build` and `buildah build` need `--format docker`, or the health check is left out, and
+# full names of the images, as they search no registry. Digests are renewed as docs/operations.md, Versions, says.
 
-FROM rust:1.95-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1 AS build
+FROM docker.io/library/rust:1.95-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1 AS build
 # `postgres-tls,openssl-sys/vendored` for a PostgreSQL on another machine.
 ARG FEATURES=""
 # The history is not in here; without it `companion --version` says `unknown`.
@@ -23,7 +23,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && install -d -m 700 /image/own/data
 
 # Takes backups (deploy/backup.sh): with a shell and the tools of PostgreSQL. `docker build --target backup`
-FROM postgres:17-bookworm@sha256:639ab7ceb90e13123085b741fb31ef493fba25463002f6da665352e7b534b652 AS backup
+FROM docker.io/library/postgres:17-bookworm@sha256:639ab7ceb90e13123085b741fb31ef493fba25463002f6da665352e7b534b652 AS backup
 COPY --from=build /image/usr/local/bin/companion /usr/local/bin/companion
 COPY deploy/backup.sh /usr/local/bin/companion-backup
 RUN install -d -m 700 -o 65532 -g 65532 /backups
