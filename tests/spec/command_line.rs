@@ -1,8 +1,11 @@
 //! The binary: exit codes, messages, signals.
 
 use std::{
+    fs::Permissions,
     io::{BufRead as _, BufReader},
-    process::{Command, Stdio},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
 };
 
 use tempfile::TempDir;
@@ -219,28 +222,84 @@ fn its_version_names_the_commit() {
     assert!(changes.contains(concat!("\n## ", env!("CARGO_PKG_VERSION"), "\n")));
 }
 
-#[test]
-fn a_release_is_refused_while_changes_are_in_no_version_and_when_its_tag_is_there() {
-    if Command::new("git").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: git is not installed");
-        return;
+/// A repository with a program of this name and version, and `deploy/release` of this one; none without git.
+struct Released {
+    root: TempDir,
+    /// Programs before those of this machine, and the binary that is released.
+    programs: TempDir,
+}
+
+impl Released {
+    fn new() -> Option<Self> {
+        if Command::new("git").arg("--version").output().is_err() {
+            eprintln!("SKIPPED: git is not installed");
+            return None;
+        }
+        let released = Self { root: TempDir::new().unwrap(), programs: TempDir::new().unwrap() };
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for copied in ["deploy/release", ".gitattributes", "src/build/commit", "LICENSE-MIT", "LICENSE-APACHE"] {
+            released.write(copied, "");
+            std::fs::copy(here.join(copied), released.root.path().join(copied)).unwrap();
+        }
+        for page in ["README.md", ".env.example", "docs/operations.md", "src/main.rs"] {
+            released.write(page, "fn main() {}\n");
+        }
+        let name = "[package]\nname = \"companion\"\nversion = \"1.2.3\"\nedition = \"2024\"\n";
+        released.write("Cargo.toml", &format!("{name}license = \"MIT/Apache-2.0\"\n"));
+        released.write("Cargo.lock", "version = 4\n\n[[package]]\nname = \"companion\"\nversion = \"1.2.3\"\n");
+        released.git(&["init", "--quiet"]);
+        Some(released)
     }
-    let root = TempDir::new().unwrap();
-    let git = |arguments: &[&str]| {
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// A program of this name, which is found before others.
+    fn program(&self, name: &str, script: &str) -> PathBuf {
+        let path = self.programs.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn git(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("git");
         command.args(["-c", "user.name=A", "-c", "user.email=a@example.org"]).args(arguments);
-        assert!(command.current_dir(root.path()).output().unwrap().status.success(), "{arguments:?}");
-    };
-    std::fs::create_dir(root.path().join("deploy")).unwrap();
-    let script = root.path().join("deploy/release");
-    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/release"), &script).unwrap();
-    std::fs::write(root.path().join("Cargo.toml"), "[package]\nversion = \"1.2.3\"\n").unwrap();
-    git(&["init", "--quiet"]);
+        let output = command.current_dir(self.root.path()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn commit(&self, changes: &str) {
+        self.write("CHANGELOG.md", &format!("# Changes\n{changes}"));
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--allow-empty", "--message=It"]);
+    }
+
+    fn release(&self, binary: &Path) -> Output {
+        let path = format!("{}:{}", self.programs.path().display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new("bash");
+        command.arg(self.root.path().join("deploy/release")).arg(binary).env("PATH", path).output().unwrap()
+    }
+
+    /// Runs this in the directory of the release: what it prints.
+    fn shell(&self, line: &str) -> String {
+        let directory = self.root.path().join("target/release-1.2.3");
+        let output = Command::new("bash").args(["-e", "-c", line]).current_dir(directory).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+}
+
+#[test]
+fn a_release_is_refused_while_changes_are_in_no_version_and_when_its_tag_is_there() {
+    let Some(released) = Released::new() else { return };
     let refusal = |changes: &str| {
-        std::fs::write(root.path().join("CHANGELOG.md"), format!("# Changes\n{changes}")).unwrap();
-        git(&["add", "--all"]);
-        git(&["commit", "--quiet", "--allow-empty", "--message=It"]);
-        let output = Command::new("bash").arg(&script).arg("./none").output().unwrap();
+        released.commit(changes);
+        let output = released.release(Path::new("./none"));
         assert!(!output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
@@ -252,9 +311,64 @@ fn a_release_is_refused_while_changes_are_in_no_version_and_when_its_tag_is_ther
         let reason = refusal(&format!("{empty}\n## 1.2.3\n\n- This.\n"));
         assert!(reason.contains("./none"), "it goes on to the binary, which is not there: {reason}");
     }
-    git(&["tag", "v1.2.3"]);
+    released.git(&["tag", "v1.2.3"]);
     let reason = refusal("\n## 1.2.3\n\n- This.\n");
     assert!(reason.contains("there is a tag v1.2.3"), "{reason}");
+}
+
+#[test]
+fn a_release_has_source_binary_image_what_is_in_it_and_sums_of_all() {
+    let Some(released) = Released::new() else { return };
+    released.commit("\n## 1.2.3\n\n- This.\n");
+    let commit = released.git(&["rev-parse", "HEAD"]);
+    let of_another_commit = released.program("companion", "echo 'companion 1.2.3 (0123456789ab)'");
+    let refused = released.release(&of_another_commit);
+    let reason = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && reason.contains("says companion 1.2.3 (0123456789ab), not"), "{reason}");
+
+    let version = format!("companion 1.2.3 ({})", &commit[..12]);
+    let binary = released.program("companion", &format!("echo '{version}'"));
+    released.program("docker", "exit 1");
+    // Its last argument of `save` is the image, the one before it where it goes.
+    let podman =
+        r#"case $1 in save) for last; do into=$was was=$last; done; echo "$last" >"$into" ;; *) echo "$*" ;; esac"#;
+    released.program("podman", podman);
+    let made = released.release(&binary);
+    let said = String::from_utf8_lossy(&made.stdout);
+    assert!(made.status.success(), "{said}{}", String::from_utf8_lossy(&made.stderr));
+    let built = format!("build --format docker --build-arg COMMIT={} --tag companion:1.2.3 .", &commit[..12]);
+    assert!(said.contains(&built), "{said}");
+    released.shell("sha256sum --check --strict SHA256SUMS");
+    let listed = released.shell("ls | grep -v SHA256SUMS | sort");
+    assert_eq!(listed, released.shell("cut -d ' ' -f 3 SHA256SUMS | sort"));
+    assert_eq!(released.shell("tar -xzOf companion-1.2.3.tar.gz companion-1.2.3/src/build/commit"), commit);
+    let source = released.shell("tar -tzf companion-1.2.3.tar.gz");
+    for file in ["Cargo.toml", "Cargo.lock", "src/main.rs", "deploy/release"] {
+        assert!(source.lines().any(|line| line == format!("companion-1.2.3/{file}")), "{source}");
+    }
+    let archive = listed.lines().find(|name| name.contains("-linux-") || name.contains("-apple-")).unwrap();
+    assert_eq!(released.shell(&format!("tar -xzf {archive} && companion-1.2.3/companion --version")), version);
+    for file in ["LICENSE-MIT", "LICENSE-APACHE", "README.md", "CHANGELOG.md", ".env.example", "docs", "deploy"] {
+        released.shell(&format!("test -e companion-1.2.3/{file}"));
+    }
+    assert_eq!(released.shell("gzip --decompress --stdout companion-1.2.3-image.tar.gz"), "companion:1.2.3");
+    if listed.contains(".cdx.json") {
+        let list: serde_json::Value = serde_json::from_str(&released.shell("cat companion-1.2.3.cdx.json")).unwrap();
+        let root = &list["metadata"]["component"];
+        assert_eq!((&list["bomFormat"], &root["version"]), (&"CycloneDX".into(), &"1.2.3".into()));
+        assert_eq!(root["purl"], "pkg:cargo/companion@1.2.3");
+        assert_eq!(root["licenses"][0]["expression"], "MIT OR Apache-2.0");
+    } else {
+        assert!(said.contains("Not made: the SBOM"), "{said}");
+    }
+
+    // A registry that cannot be reached leaves a release without an image, and says so.
+    released.program("podman", "exit 125");
+    let made = released.release(&binary);
+    assert!(made.status.success());
+    assert!(String::from_utf8_lossy(&made.stdout).contains("Not made: the image\n"));
+    assert!(String::from_utf8_lossy(&made.stderr).contains("SKIPPED the image: it could not be built"));
+    assert!(!released.shell("sha256sum --check --strict SHA256SUMS").contains("image"));
 }
 
 #[test]
