@@ -605,3 +605,53 @@ async fn the_script_takes_a_dump_of_postgres_that_is_restored_without_who_erased
     assert_eq!(fs::read_to_string(into.path().join("images.txt")).unwrap().lines().count(), 1);
     app.stop().await;
 }
+
+#[actix_web::test]
+async fn a_backup_is_copied_into_s3_in_pieces_and_the_oldest_go() {
+    let Ok(s3) = std::env::var("TEST_S3_URL") else {
+        eprintln!("SKIPPED a backup in S3: TEST_S3_URL is not set");
+        return;
+    };
+    let (app, files) = (TestApp::start().await, TempDir::new().unwrap());
+    let bucket = format!("backups-{}", std::process::id());
+    let store = async |name: &str, bytes: &[u8]| {
+        let file = files.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        let arguments = ["store-backup".to_owned(), file.display().to_string(), "--keep=2".to_owned()];
+        let settings = [
+            format!("--data-dir={}", app.directory().display()),
+            format!("--images-s3-endpoint={s3}"),
+            format!("--images-s3-bucket={bucket}"),
+            "--images-s3-access-key-id=key-of-backups".to_owned(),
+            "--images-s3-secret-access-key=secret-of-backups".to_owned(),
+        ];
+        run(arguments.into_iter().chain(settings).collect()).await
+    };
+    let [first, second, third] = ["1", "2", "3"].map(|day| format!("companion-2026-11-0{day}T043000Z.tar"));
+    let refused = store(&first, b"first").await;
+    assert!(!refused.status.success(), "there is no such bucket: {}", text(&refused));
+    assert_eq!(last_backup(&app).await, 0.0);
+
+    let http = reqwest::Client::new();
+    let made = http.put(format!("{s3}/{bucket}")).send().await.unwrap();
+    assert!(made.status().is_success(), "{made:?}");
+    for (name, bytes) in [(&first, "first"), (&second, "second")] {
+        let done = store(name, bytes.as_bytes()).await;
+        assert!(done.status.success(), "{}", text(&done));
+    }
+    // A byte more than a piece.
+    let large: Vec<u8> = (0..(5 << 20) + 1).map(|index: u32| (index % 251) as u8).collect();
+    let done = store(&third, &large).await;
+    assert!(done.status.success(), "{}", text(&done));
+    let said = format!("copied into the bucket {bucket}: backups/{third}, {} bytes", large.len());
+    assert!(text(&done).contains(&said) && text(&done).contains(&format!("deleted there: backups/{first}")));
+    assert!(last_backup(&app).await > 0.0);
+
+    let list = http.get(format!("{s3}/{bucket}?list-type=2")).send().await.unwrap().text().await.unwrap();
+    let kept = [&first, &second, &third].map(|name| list.contains(&format!("<Key>backups/{name}</Key>")));
+    assert_eq!(kept, [false, true, true], "{list}");
+    let copy = http.get(format!("{s3}/{bucket}/backups/{third}")).send().await.unwrap();
+    // S3 counts the pieces of an object in its tag.
+    assert!(copy.headers()["etag"].to_str().unwrap().ends_with("-2\""), "{copy:?}");
+    assert!(copy.bytes().await.unwrap() == large);
+}
