@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{observation::Observation, open_files};
 use crate::{
+    api::operation::process_metrics,
     clients::{
         http::{self, read_capped},
         relay_health::RelayHealthClient,
@@ -39,6 +40,7 @@ pub(super) fn examine(config: &Config) -> Vec<Observation> {
     let mut findings = of_data_dir(&config.data_dir);
     findings.push(limit_of_open_files(config));
     findings.extend(memory(memory_limit::limit()));
+    findings.extend(in_use(&config.data_dir));
     if let ImageStorage::Directory(directory) = &config.images {
         findings.extend(images(directory));
     }
@@ -73,6 +75,15 @@ fn memory(limit: Option<u64>) -> Option<Observation> {
         ),
         false => Observation::fine(SUBJECT, format!("the control group of this command may have {mib} MiB")),
     })
+}
+
+/// Memory and cores of the process that serves from this directory, if this user may look at it.
+fn in_use(data_dir: &Path) -> Option<Observation> {
+    let server = Some(data_dir.join(LOCK_FILE)).filter(|_| is_data_dir_taken(data_dir));
+    let used = process_metrics::used_by(open_files::holder(&server?)?)?;
+    let cores = used.cores.map(|cores| format!(", and has used {cores:.2} cores on average")).unwrap_or_default();
+    let [now, most] = [used.resident, used.most_resident].map(|bytes| bytes >> 20);
+    Some(Observation::fine("in use", format!("the service has {now} MiB of memory, {most} MiB at most so far{cores}")))
 }
 
 /// The directory of images, if it takes none.

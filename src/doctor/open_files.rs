@@ -1,4 +1,4 @@
-//! Files that were removed while a process has them open still, as `/proc` shows. Linux only: elsewhere nothing is found.
+//! Files that a process has open, also those that were removed meanwhile, as `/proc` shows. Linux only: elsewhere nothing is found.
 
 use std::{fs, path::Path};
 
@@ -7,12 +7,20 @@ const REMOVED: &str = " (deleted)";
 
 /// The id of a process, of those that this user may look at, that has this removed file open. Blocks.
 pub(super) fn holder_of_removed(path: &Path) -> Option<u32> {
-    let shown = format!("{}{REMOVED}", path.display());
+    holder_shown(&format!("{}{REMOVED}", path.display()))
+}
+
+/// The id of a process, of those that this user may look at, that has this file open. Blocks.
+pub(super) fn holder(path: &Path) -> Option<u32> {
+    holder_shown(&path.canonicalize().ok()?.display().to_string())
+}
+
+fn holder_shown(shown: &str) -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let mut ids = processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok());
     ids.find(|id| {
         let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|target| target.to_str() == Some(&shown))
+        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|target| target.to_str() == Some(shown))
     })
 }
 
@@ -25,7 +33,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap().join("open.db");
         let open = fs::File::create(&path).unwrap();
-        assert_eq!(holder_of_removed(&path), None, "it is there");
+        assert_eq!((holder_of_removed(&path), holder(&path)), (None, Some(std::process::id())), "it is there");
         fs::remove_file(&path).unwrap();
         assert_eq!(holder_of_removed(&path), Some(std::process::id()));
         drop(open);

@@ -54,6 +54,8 @@ async fn a_service_that_runs_is_found_well_and_a_neighbour_that_is_away_is_named
             assert!(lines(&text, subject).iter().all(|line| line.starts_with("ok ")), "{subject}: {text}");
         }
         assert!(lines(&text, "data dir")[0].contains("a companion serves from it"), "{text}");
+        let in_use = lines(&text, "in use");
+        assert!(in_use.len() == 1 && in_use[0].contains("MiB of memory") && in_use[0].contains("cores"), "{text}");
         assert_eq!(lines(&text, "port").iter().filter(|line| line.contains("a companion answers")).count(), 2);
         let push = lines(&text, "push");
         assert!(push[0].starts_with("FAIL") && push[0].contains("127.0.0.1:9"), "{text}");

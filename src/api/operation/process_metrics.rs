@@ -40,8 +40,42 @@ pub fn resident_bytes() -> Option<u64> {
 }
 
 fn resident_in(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    bytes_in(status, "VmRSS:")
+}
+
+fn bytes_in(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1_024)
+}
+
+/// Memory and processor of a process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProcessUse {
+    /// Bytes of memory that it has now, and the most that it has had.
+    pub resident: u64,
+    pub most_resident: u64,
+    /// Cores that it has used on average since its start; none where the age of the machine is not shown.
+    pub cores: Option<f64>,
+}
+
+/// Looks at the process of this id; none if it is not there. Blocks.
+pub fn used_by(id: u32) -> Option<ProcessUse> {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{file}")).ok();
+    let (status, stat) = (read(&format!("{id}/status"))?, read(&format!("{id}/stat"))?);
+    process_use(&status, &stat, read("uptime").as_deref())
+}
+
+fn process_use(status: &str, stat: &str, uptime: Option<&str>) -> Option<ProcessUse> {
+    let alive = || {
+        let started_at = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse::<f64>().ok()? / TICKS;
+        let now = uptime?.split_whitespace().next()?.parse::<f64>().ok()?;
+        Some(now - started_at).filter(|seconds| *seconds > 0.0)
+    };
+    Some(ProcessUse {
+        resident: resident_in(status)?,
+        most_resident: bytes_in(status, "VmHWM:")?,
+        cores: cpu_seconds(stat).zip(alive()).map(|(used, alive)| used / alive),
+    })
 }
 
 #[cfg(test)]
@@ -54,5 +88,10 @@ mod tests {
         assert_eq!(cpu_seconds(stat), Some(3.0));
         assert_eq!(resident_in("Name:\ta\nVmRSS:\t    2048 kB\nVmData: 1 kB\n"), Some(2_097_152));
         assert_eq!((cpu_seconds("7 (a) S"), resident_in("")), (None, None));
+        let status = "VmHWM:\t    4096 kB\nVmRSS:\t    2048 kB\n";
+        let used = process_use(status, stat, Some("16.00 30.00\n"));
+        // The machine was started ten seconds before it.
+        assert_eq!(used, Some(ProcessUse { resident: 2_097_152, most_resident: 4_194_304, cores: Some(0.5) }));
+        assert_eq!(process_use(status, stat, None).and_then(|used| used.cores), None);
     }
 }
