@@ -106,6 +106,7 @@ pub mod shop_watches;
 pub mod shops;
 pub mod smart_devices;
 pub mod spoken_alarms;
+pub mod start_reads;
 pub mod stores;
 pub mod subscriptions;
 pub mod switch_backs;

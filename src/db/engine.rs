@@ -15,7 +15,6 @@ pub mod pool;
 mod postgres_tls;
 pub mod schema_steps;
 pub mod serving_lock;
-pub mod start;
 pub mod stored_monuments;
 pub mod stored_server;
 pub mod timestamp;

@@ -20,12 +20,13 @@ use tokio::{
 use crate::{
     db::{
         alarms,
-        engine::{error::DbError, pool::Db, start::read_until_answered},
+        engine::{error::DbError, pool::Db},
         paired_servers::{self, PairedServer},
         push_credentials::{self, Slot},
         push_refusals::{self, PushRefusal},
         push_registrations, push_seen,
         query_failures::log_failure,
+        start_reads::read_until_answered,
         users,
     },
     domain::{

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    db::{engine::start::read_until_answered, push_credentials},
+    db::{push_credentials, start_reads::read_until_answered},
     domain::{backoff::Backoff, ids::UserId},
     panics::{self, Part},
     push::{

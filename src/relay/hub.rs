@@ -19,11 +19,7 @@ use tokio::{
 
 use crate::{
     config::GameLinkPolicy,
-    db::{
-        access,
-        engine::{error::DbError, start::read_until_answered},
-        paired_servers,
-    },
+    db::{access, engine::error::DbError, paired_servers, start_reads::read_until_answered},
     domain::{
         backoff::Backoff,
         ids::{ServerId, SessionId, UserId},

@@ -18,9 +18,10 @@ use tokio::time::sleep;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, start::read_until_answered},
+        engine::{error::DbError, pool::Db},
         paired_servers, player_stats_spending,
         query_failures::log_failure,
+        start_reads::read_until_answered,
         tracked_players,
     },
     domain::ids::ServerId,

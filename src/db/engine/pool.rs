@@ -45,6 +45,8 @@ const LOOKS: u32 = 25;
 const POSTGRES_CONNECTIONS: u32 = 10;
 /// Connections that read SQLite while its one writer writes.
 const SQLITE_READERS: u32 = 4;
+/// Reads of a start that are under way or wait for a connection at once.
+const AT_START: usize = 16;
 
 /// A connection to either engine.
 #[derive(diesel::MultiConnection)]
@@ -59,6 +61,7 @@ pub struct Pool {
     readers: Arc<DbLane>,
     writers: Arc<DbLane>,
     keeper: Keeper,
+    at_start: Arc<Semaphore>,
 }
 
 /// Sees to it that a change which is answered with success is kept.
@@ -139,17 +142,19 @@ impl Pool {
             let connector = Connector { database: database.clone(), access, refused: Arc::default() };
             DbLane::open(connector, size, reserved, disk.clone(), taken.clone()).map(Arc::new)
         };
+        let at_start = Arc::new(Semaphore::new(AT_START));
         match database {
             Database::Postgres(_) => {
                 let both = lane(POSTGRES_CONNECTIONS, 1, Access::Write)?;
-                Ok(Pool { readers: both.clone(), writers: both, keeper: Keeper::default() })
+                Ok(Pool { readers: both.clone(), writers: both, keeper: Keeper::default(), at_start })
             }
             // SQLite has one writer at a time: one connection, so that writers queue here and not in its busy loop.
             Database::Sqlite(path) => {
                 let (writers, readers) = (lane(1, 0, Access::Write)?, lane(SQLITE_READERS, 0, Access::Read)?);
                 let file = DatabaseFile::at(path)
                     .map_err(|error| DbError::Unavailable(format!("{}: {error}", path.display())))?;
-                Ok(Pool { writers, readers, keeper: Keeper { file: Some(Arc::new(file)), hold: None } })
+                let keeper = Keeper { file: Some(Arc::new(file)), hold: None };
+                Ok(Pool { writers, readers, keeper, at_start })
             }
         }
     }
@@ -167,6 +172,17 @@ impl Pool {
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
         self.readers.run(JobUrgency::Ordinary, query).await
+    }
+
+    /// [`read`](Self::read), for what each of thousands of parts reads when all of them start at once: a few at a time, so
+    /// that nothing else waits behind them.
+    pub async fn read_at_start<T, F>(&self, query: F) -> Result<T, DbError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
+    {
+        let _turn = self.at_start.acquire().await;
+        self.read(query).await
     }
 
     /// Runs queries as one transaction: committed when `change` returns `Ok`, rolled back when not. Once begun it runs

@@ -9,9 +9,10 @@ use super::{AlarmDelivery, IncidentNews, PushedAlarm};
 use crate::{
     db::{
         alarms,
-        engine::{error::DbError, pool::Db, start::read_until_answered},
+        engine::{error::DbError, pool::Db},
         incidents::{self, LedgerWrite, StoredIncident, UNHEARD},
         spoken_alarms,
+        start_reads::read_until_answered,
     },
     domain::{
         ids::ServerId,

@@ -8,8 +8,9 @@ use tokio::time::{Instant, timeout_at};
 use super::GameConnection;
 use crate::{
     db::{
-        engine::{pool::Db, start::read_until_answered},
+        engine::pool::Db,
         smart_devices::{self, SmartDevice},
+        start_reads::read_until_answered,
     },
     domain::device::{Device, DeviceKind, Reachable},
     game::{acting_link::ActingLink, link::Answered},

@@ -4,7 +4,7 @@ use actix::prelude::*;
 
 use super::{GameConnection, stored_notes::shown};
 use crate::{
-    db::{engine::start::read_until_answered, map_notes},
+    db::{map_notes, start_reads::read_until_answered},
     relay::{game::commands::NotesChanged, state::game_update::OwnUpdate},
 };
 

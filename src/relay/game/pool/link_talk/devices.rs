@@ -10,8 +10,9 @@ use tokio::{
 use super::{ANSWER_DEADLINE, LinkTalk, SILENT_ANSWERS};
 use crate::{
     db::{
-        engine::{pool::Db, start::read_until_answered},
+        engine::pool::Db,
         smart_devices::{self, SmartDevice},
+        start_reads::read_until_answered,
     },
     domain::{device::DeviceKind, freshness::DEVICES_EVERY},
     game::{budget::Priority, link::AskError},

@@ -6,9 +6,12 @@ use tokio::time::sleep;
 
 use crate::{
     crypto::random::Random,
-    db::engine::{
-        error::DbError,
-        pool::{Db, Pool},
+    db::{
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+        },
+        query_failures::log_failure,
     },
     domain::backoff::Backoff,
 };
@@ -25,11 +28,11 @@ pub async fn read_until_answered<T: Send + 'static>(
 ) -> T {
     let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_PAUSE);
     loop {
-        match pool.read(query.clone()).await {
+        match pool.read_at_start(query.clone()).await {
             Ok(read) => return read,
             Err(error) => {
                 let pause = backoff.after(Duration::ZERO, Duration::ZERO, random.byte());
-                log::error!("{what} could not be read, again in {} ms: {error}", pause.as_millis());
+                log_failure(&format!("{what} could not be read, again in {} ms", pause.as_millis()), &error);
                 sleep(pause).await;
             }
         }
