@@ -22,6 +22,7 @@ pub async fn run(channels: Arc<Channels>) {
     let kind = WarningKind {
         list: new_devices::list_to_announce,
         id: |device: &HelperDevice| device.id.as_str(),
+        user: |device| device.user_id.as_str(),
         unread: "devices of which users are to be notified were not read",
         unstored: "that a user was notified of a device was not stored",
     };

@@ -23,6 +23,7 @@ pub async fn run(channels: Arc<Channels>) {
     let kind = WarningKind {
         list: disabled_channels::list_to_warn,
         id: |id: &ChannelId| id.as_str(),
+        user: |id| id.as_str(),
         unread: "channels that are switched off were not read",
         unstored: "that a user was warned of a channel that is switched off was not stored",
     };

@@ -24,6 +24,7 @@ pub async fn run(channels: Arc<Channels>) {
     let kind = WarningKind {
         list: push_credentials::list_to_warn,
         id: |(user, _): &(UserId, Timestamp)| user.as_str(),
+        user: |(user, _)| user.as_str(),
         unread: "users to be warned of the end of their registration were not read",
         unstored: "that a user was warned of the end of a registration was not stored",
     };

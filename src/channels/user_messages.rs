@@ -1,9 +1,9 @@
 //! Messages to a user that are about no alarm, by all of their channels that work.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use chrono::TimeDelta;
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, future::join_all, stream};
 
 use crate::{
     channels::{figures, sender::Channels},
@@ -29,8 +29,10 @@ use crate::{
 const LOOK_EVERY: TimeDelta = TimeDelta::minutes(1);
 /// Warnings of one look; others have their turn in the next one.
 const WARNINGS: i64 = 500;
-/// Messages at once.
-const AT_ONCE: usize = 8;
+/// Users at once. Channels that take nothing keep one for some seconds.
+const AT_ONCE: usize = 32;
+/// Warnings of one user in a look; others of theirs have their turn in the next one. No user holds up the others by many.
+const OF_USER: usize = 3;
 /// Digits of a message's id.
 const ID_DIGITS: usize = 32;
 
@@ -40,6 +42,8 @@ pub struct WarningKind<D> {
     pub list: fn(&mut Db, Timestamp, i64) -> Result<Vec<D>, DbError>,
     /// The id under which a panic is logged.
     pub id: fn(&D) -> &str,
+    /// Id of the user, or of what each user has few of.
+    pub user: fn(&D) -> &str,
     /// Log texts for failures of the database: what is due was not read, or what was sent was not stored.
     pub unread: &'static str,
     pub unstored: &'static str,
@@ -51,17 +55,19 @@ pub async fn warn_when_due<D: Send + 'static>(
     kind: WarningKind<D>,
     warn: impl AsyncFn(&Channels, &D, Timestamp) -> Result<(), DbError>,
 ) {
-    let WarningKind { list, id, unread, unstored } = kind;
+    let WarningKind { list, id, user, unread, unstored } = kind;
     let (channels, warn) = (&*channels, &warn);
     loop {
         let looked = channels.clock.moment();
         let now = looked.stamp;
         match channels.pool.read(move |db| list(db, now, WARNINGS)).await {
             Ok(due) => {
-                let warned = stream::iter(due).for_each_concurrent(AT_ONCE, |due| async move {
-                    let warned = warn(channels, &due, now);
-                    if let Some(Err(error)) = panics::caught(Part::Channels, id(&due), warned).await {
-                        log_failure(unstored, &error);
+                let warned = stream::iter(by_user(due, user)).for_each_concurrent(AT_ONCE, |of_user| async move {
+                    for due in of_user {
+                        let warned = warn(channels, &due, now);
+                        if let Some(Err(error)) = panics::caught(Part::Channels, id(&due), warned).await {
+                            log_failure(unstored, &error);
+                        }
                     }
                 });
                 warned.await;
@@ -70,6 +76,22 @@ pub async fn warn_when_due<D: Send + 'static>(
         }
         channels.clock.reach(looked + LOOK_EVERY).await;
     }
+}
+
+/// The warnings of each user that have their turn, users with the longest due first.
+fn by_user<D>(due: Vec<D>, user: fn(&D) -> &str) -> Vec<Vec<D>> {
+    let mut groups: Vec<Vec<D>> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for warning in due {
+        let place = *places.entry(user(&warning).to_owned()).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        if let Some(group) = groups.get_mut(place).filter(|group| group.len() < OF_USER) {
+            group.push(warning);
+        }
+    }
+    groups
 }
 
 /// One id for all attempts of a warning.
@@ -91,8 +113,9 @@ pub async fn send(
 ) -> Result<SentMessages, DbError> {
     let owner = user.clone();
     let known = channels.pool.read(move |db: &mut Db| channels::list(db, &owner)).await?;
-    let mut sent = Vec::new();
-    for channel in known.into_iter().filter(|channel| is_usable(channel) && about != Some(&channel.id())) {
+    let usable = known.into_iter().filter(|channel| is_usable(channel) && about != Some(&channel.id()));
+    // At once: each that takes nothing would keep the others waiting for seconds.
+    let sent = usable.map(|channel| async move {
         let outcome = channels.deliver(ChannelLane::Unproven, &notice.incident, &channel, notice).await;
         if let Ok(kind) = channel.kind() {
             match &outcome {
@@ -100,9 +123,9 @@ pub async fn send(
                 Err(failure) => figures::count_failed(kind, failure.fault),
             }
         }
-        sent.push((channel, outcome));
-    }
-    Ok(SentMessages(sent))
+        (channel, outcome)
+    });
+    Ok(SentMessages(join_all(sent).await))
 }
 
 /// True for a channel that can be tried. One of a newer program is left alone, and a team does not hear of an account.
@@ -135,5 +158,18 @@ impl SentMessages {
                 notices::note_channel_failure(db, &channel.id(), &channel.target_hash, *fault, now)
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_with_many_warnings_takes_few_turns_of_a_look() {
+        let due = ["mallory 1", "mallory 2", "mallory 3", "mallory 4", "alice 1", "mallory 5", "bob 1", "alice 2"];
+        let of = |due: &&'static str| due.split_once(' ').map_or("", |(user, _)| user);
+        let turns = by_user(due.to_vec(), of);
+        assert_eq!(turns, [vec!["mallory 1", "mallory 2", "mallory 3"], vec!["alice 1", "alice 2"], vec!["bob 1"]]);
     }
 }
