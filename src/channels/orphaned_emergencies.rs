@@ -1,5 +1,5 @@
-//! Emergencies at Pushover whose channel was deleted, or whose user was erased: their rows are gone, and they are kept here
-//! until they are ended. After the end of the process they end by themselves.
+//! Emergencies at Pushover whose channel or paired server was deleted, or whose user was erased: their rows are gone, and
+//! they are kept here until they are ended. After the end of the process they end by themselves.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -10,10 +10,11 @@ use crate::{
         engine::{error::DbError, pool::Db},
         notice_subjects,
         notices::NoticeKey,
-        schema::deliveries,
+        paired_servers,
+        schema::{deliveries, notices},
     },
     domain::{
-        ids::{ChannelId, UserId},
+        ids::{ChannelId, ServerId, UserId},
         time::Timestamp,
     },
 };
@@ -93,12 +94,62 @@ pub fn of_channel(
     with_channels(db, ringing)
 }
 
-/// The user's emergencies that still repeat, before the user is erased.
+/// The user's emergencies that still repeat.
 pub fn of_user(db: &mut Db, user: &UserId, now: Timestamp) -> Result<Vec<OrphanedEmergency>, DbError> {
     let ringing =
         deliveries::table.filter(deliveries::rings_until.gt(now)).filter(deliveries::user_id.eq(user.as_str()));
     let ringing = ringing.select(Emergency::as_select()).load(db)?;
     with_channels(db, ringing)
+}
+
+/// The emergencies of all users about this paired server that still repeat, before it is deleted.
+pub fn of_server(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<Vec<OrphanedEmergency>, DbError> {
+    let ringing = deliveries::table.filter(deliveries::rings_until.gt(now));
+    let mut ringing: Vec<Emergency> = ringing.select(Emergency::as_select()).load(db)?;
+    if !ringing.is_empty() {
+        let incidents: Vec<&str> = ringing.iter().map(|emergency| emergency.incident_id.as_str()).collect();
+        let of_server: Vec<String> = notices::table
+            .filter(notices::incident_id.eq_any(incidents))
+            .filter(notices::server_id.eq(server.as_str()))
+            .select(notices::incident_id)
+            .load(db)?;
+        ringing.retain(|emergency| of_server.contains(&emergency.incident_id));
+    }
+    with_channels(db, ringing)
+}
+
+/// Deletes the owner's paired server, and returns the emergencies about it; `None` when they have no such server.
+pub fn delete_server(
+    db: &mut Db,
+    owner: &UserId,
+    server: &ServerId,
+    now: Timestamp,
+) -> Result<Option<Vec<OrphanedEmergency>>, DbError> {
+    let orphaned = readable(of_server(db, server, now))?;
+    Ok(paired_servers::delete(db, owner, server)?.then_some(orphaned))
+}
+
+/// The emergencies of the user, and of all users about the paired servers of this one, before the user is erased.
+pub fn of_erased(
+    db: &mut Db,
+    user: &UserId,
+    servers: &[String],
+    now: Timestamp,
+) -> Result<Vec<OrphanedEmergency>, DbError> {
+    let mut all = readable(of_user(db, user, now))?;
+    for server in servers {
+        let of_server = readable(of_server(db, &server.as_str().into(), now))?;
+        all.extend(of_server.into_iter().filter(|orphaned| orphaned.emergency.user_id != user.as_str()));
+    }
+    Ok(all)
+}
+
+/// One that cannot be read ends by itself, and holds up no deletion.
+fn readable(read: Result<Vec<OrphanedEmergency>, DbError>) -> Result<Vec<OrphanedEmergency>, DbError> {
+    match read {
+        Err(DbError::Malformed(_)) => Ok(Vec::new()),
+        read => read,
+    }
 }
 
 fn with_channels(db: &mut Db, ringing: Vec<Emergency>) -> Result<Vec<OrphanedEmergency>, DbError> {

@@ -323,7 +323,7 @@ pub struct Erased {
     pub notes: Vec<(ServerId, String)>,
     /// The customer id of the payment provider, at which a subscription may run.
     pub customers: Vec<CustomerTurn>,
-    /// Messages at Pushover that still repeat.
+    /// Messages at Pushover that still repeat, also those of others about the user's servers.
     pub emergencies: Vec<OrphanedEmergency>,
 }
 
@@ -370,11 +370,7 @@ pub fn erase(db: &mut Db, user: &User, now: Timestamp) -> Result<Erased, DbError
         chat_links::table.filter(chat_links::user_id.eq(id)).select(chat_links::chat_user_id).load(db)?;
     diesel::delete(chat_link_codes::table.filter(chat_link_codes::chat_user_id.eq_any(accounts))).execute(db)?;
     let customers = forget_payments(db, id, now)?;
-    // One that cannot be read ends by itself, and holds up no erasure.
-    let emergencies = match emergencies::of_user(db, &user.id, now) {
-        Err(DbError::Malformed(_)) => Vec::new(),
-        read => read?,
-    };
+    let emergencies = emergencies::of_erased(db, &user.id, &servers, now)?;
     diesel::update(store_versions::table.filter(store_versions::written_by.eq(account)))
         .set(store_versions::written_by.eq(ERASED_WRITER))
         .execute(db)?;

@@ -1,7 +1,6 @@
 //! Taking paired servers away: `/admin/paired-servers/{id}`, `/admin/users/{userId}/paired-servers`. Live links,
 //! watches and overlays end at once, as when the owner deletes them.
 
-use actix::Addr;
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -9,10 +8,11 @@ use utoipa::ToSchema;
 use crate::{
     api::{
         answer::{done::Done, error::ApiError},
-        context::ApiContext,
+        context::{ApiContext, ApiServices},
         extract::admin::Admin,
     },
     db::{
+        emergencies::{self, OrphanedEmergency},
         engine::pool::Db,
         paired_servers::{self, PairedServer},
         users,
@@ -22,8 +22,8 @@ use crate::{
         ids::{ServerId, UserId},
         time::Timestamp,
     },
-    push::worker::{PushWorker, ServersChanged},
-    relay::hub::{Hub, ServerRemoved},
+    push::worker::ServersChanged,
+    relay::hub::ServerRemoved,
 };
 
 #[derive(Serialize, ToSchema)]
@@ -59,9 +59,17 @@ impl<'a> From<&'a PairedServer> for AuditedServer<'a> {
     }
 }
 
+/// A paired server that is deleted, and the messages about it that repeat.
+struct DeletedPairedServer {
+    server: PairedServer,
+    emergencies: Vec<OrphanedEmergency>,
+}
+
 /// Notifies the relay and the push worker, which end what runs for deleted servers.
-fn end_lives(hub: Addr<Hub>, push: Addr<PushWorker>) -> impl Fn(&PairedServer) + Send {
-    move |server| {
+fn end_lives(services: &ApiServices) -> impl Fn(&DeletedPairedServer) + Send + use<> {
+    let (hub, push, channels) = (services.hub.clone(), services.push.clone(), services.channels.clone());
+    move |DeletedPairedServer { server, emergencies }| {
+        channels.orphaned.add(emergencies.iter().cloned());
         hub.do_send(ServerRemoved { server: server.id.clone() });
         push.do_send(ServersChanged { user: server.owner_id.clone() });
     }
@@ -78,16 +86,14 @@ pub async fn delete(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let target = path.into_inner();
-    let id = ServerId::from(target.as_str());
+    let (id, now) = (ServerId::from(target.as_str()), context.clock.now());
     let remove = move |db: &mut Db, _| {
         let server = paired_servers::get(db, &id)?;
-        if !paired_servers::delete(db, &server.owner_id, &id)? {
-            return Err(ApiError::NotFound);
-        }
+        let emergencies = emergencies::delete_server(db, &server.owner_id, &id, now)?.ok_or(ApiError::NotFound)?;
         let before = serde_json::to_value(AuditedServer::from(&server)).unwrap_or_default();
-        Ok(Written::new(server, before, ()))
+        Ok(Written::new(DeletedPairedServer { server, emergencies }, before, ()))
     };
-    let end = end_lives(context.services.hub.clone(), context.services.push.clone());
+    let end = end_lives(&context.services);
     admin.write_and_notify(AdminAction::DeletePairedServer, &target, remove, move |server| end(server)).await?;
     Ok(HttpResponse::Ok().json(Done::OK))
 }
@@ -104,19 +110,21 @@ pub async fn delete_all(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let target = path.into_inner();
-    let user = UserId::from(target.as_str());
+    let (user, now) = (UserId::from(target.as_str()), context.clock.now());
     let remove = move |db: &mut Db, _| {
         users::find(db, &user)?.ok_or(ApiError::NotFound)?;
         let servers = paired_servers::list_for(db, &user)?;
-        for server in &servers {
-            paired_servers::delete(db, &user, &server.id)?;
-        }
         let before: Vec<AuditedServer<'_>> = servers.iter().map(AuditedServer::from).collect();
         let before = serde_json::to_value(before).unwrap_or_default();
-        Ok(Written::new(servers, before, [(); 0]))
+        let mut deleted = Vec::new();
+        for server in servers {
+            let emergencies = emergencies::delete_server(db, &user, &server.id, now)?.unwrap_or_default();
+            deleted.push(DeletedPairedServer { server, emergencies });
+        }
+        Ok(Written::new(deleted, before, [(); 0]))
     };
-    let end = end_lives(context.services.hub.clone(), context.services.push.clone());
-    let notify = move |servers: &Vec<PairedServer>| servers.iter().for_each(&end);
+    let end = end_lives(&context.services);
+    let notify = move |servers: &Vec<DeletedPairedServer>| servers.iter().for_each(&end);
     let deleted = admin.write_and_notify(AdminAction::DeletePairedServers, &target, remove, notify).await?;
     Ok(HttpResponse::Ok().json(DeletedServers { ok: true, deleted: deleted.len() }))
 }

@@ -28,7 +28,7 @@ use crate::{
     },
     config::GameLinkPolicy,
     db::{
-        access,
+        access, emergencies,
         engine::{error::DbError, pool::Db},
         incidents,
         paired_servers::{self, PairedServer},
@@ -287,13 +287,20 @@ pub async fn get(
     (status = 403, description = "`owner_only`"),
 ))]
 pub async fn delete(server: OwnedServer, context: web::Data<ApiContext>) -> Result<HttpResponse, ApiError> {
-    let (push, user) = (context.services.push.clone(), server.user.id.clone());
-    let delete = |db: &mut Db, write: &PermittedWrite| paired_servers::delete(db, &write.user.id, &write.server);
+    let (push, user, now) = (context.services.push.clone(), server.user.id.clone(), context.clock.now());
+    let delete = move |db: &mut Db, write: &PermittedWrite| {
+        let orphaned = emergencies::delete_server(db, &write.user.id, &write.server, now)?;
+        let is_found = orphaned.is_some();
+        Ok((orphaned, is_found))
+    };
     let notify = move |hub: &Addr<Hub>, server| {
         hub.do_send(ServerRemoved { server });
         push.do_send(ServersChanged { user });
     };
-    server.delete(delete, notify).await
+    let orphaned = server.write_and_notify(delete, notify).await?;
+    let is_found = orphaned.is_some();
+    context.services.channels.orphaned.add(orphaned.into_iter().flatten());
+    Done::if_found(is_found)
 }
 
 fn open_incidents(db: &mut Db, server: &ServerId) -> Result<i64, DbError> {

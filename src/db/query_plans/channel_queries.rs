@@ -73,6 +73,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     emergencies::note_ended(db, key).unwrap();
     emergencies::of_channel(db, user, &key.into(), now()).unwrap();
     emergencies::of_user(db, user, now()).unwrap();
+    emergencies::of_server(db, server, now()).unwrap();
     notice_messages::at_origins(db, now(), &load.origins, 9).unwrap();
     notices::pass_over(db, &[ended_attempt(key).delivery], ChannelFault::Throttled, now()).unwrap();
     notices::note_channel_failure(db, &key.into(), key, ChannelFault::Gone, now()).unwrap();

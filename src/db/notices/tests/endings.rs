@@ -387,6 +387,13 @@ fn an_emergency_ends_with_its_channel_and_its_user() {
         assert_eq!((of_channel("guest", "browser", 2), of_channel("owner", "ntfy", 2)), (vec![], vec![]));
         let of_user = pool.read_blocking(|db| emergencies::of_user(db, &"owner".into(), later(2))).unwrap();
         assert_eq!(receipts(of_user), owners());
+        let of_server = |id: &ServerId| {
+            let mut all = receipts(pool.read_blocking(|db| emergencies::of_server(db, id, later(2))).unwrap());
+            all.sort();
+            all
+        };
+        let of_guest = ("hook".to_owned(), "rguest".to_owned());
+        assert_eq!((of_server(&server), of_server(&"other".into())), ([owners(), vec![of_guest]].concat(), vec![]));
 
         let over = || pool.read_blocking(|db| emergencies::over(db, later(2), None, 9)).unwrap().over;
         assert_eq!(over(), []);
