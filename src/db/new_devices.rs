@@ -24,6 +24,20 @@ pub fn list_to_announce(db: &mut Db, now: Timestamp, limit: i64) -> Result<Vec<H
     Ok(due.select(HelperDevice::as_select()).load(db)?)
 }
 
+/// True if a message is planned for later than any is: the clock was set back since.
+pub fn are_any_ahead(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
+    let ahead = helper_devices::table.filter(helper_devices::warn_at.gt(now + ANNOUNCED_AGAIN_AFTER));
+    let ahead: Option<String> = ahead.select(helper_devices::id).first(db).optional()?;
+    Ok(ahead.is_some())
+}
+
+/// Makes all messages due that are planned for later.
+pub fn hasten_all(db: &mut Db, now: Timestamp) -> Result<(), DbError> {
+    let planned = helper_devices::table.filter(helper_devices::warn_at.gt(now));
+    diesel::update(planned).set(helper_devices::warn_at.eq(now)).execute(db)?;
+    Ok(())
+}
+
 /// Stores that the user was notified of the device: nothing more is due, unless all channels failed.
 pub fn announce_next(db: &mut Db, id: &HelperDeviceId, all_failed: bool, now: Timestamp) -> Result<(), DbError> {
     let next = all_failed.then(|| now + ANNOUNCED_AGAIN_AFTER);
@@ -80,6 +94,12 @@ mod tests {
             announce("seen", true, at);
             let again = at + ANNOUNCED_AGAIN_AFTER;
             assert_eq!((due(again - TimeDelta::seconds(1)), due(again)), (vec![], vec!["new".to_owned()]));
+            let is_ahead = |at| pool.read_blocking(|db| are_any_ahead(db, at)).unwrap();
+            assert!(!is_ahead(at), "it is sent again in an hour");
+            let back = at - TimeDelta::seconds(1);
+            assert!(is_ahead(back), "the clock was set back");
+            pool.write_blocking(|db| hasten_all(db, back)).unwrap();
+            assert_eq!((due(back), is_ahead(back)), (vec!["new".to_owned()], false));
             announce("new", false, again);
             assert_eq!(due(again + TimeDelta::days(9)), [""; 0]);
         });

@@ -12,6 +12,7 @@ use crate::{
     db::{
         channels, disabled_channels,
         engine::{error::DbError, pool::Db},
+        new_devices,
         schema::{channels as channel_rows, deliveries, incident_acks, notices},
     },
     domain::{
@@ -397,11 +398,12 @@ pub fn are_any_ahead(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
     let waiting = deliveries::table.filter(deliveries::due_at.ge(Timestamp::UNIX_EPOCH));
     let waiting = waiting.filter(deliveries::queued_at.gt(now));
     let waiting: Option<String> = waiting.select(deliveries::id).first(db).optional()?;
-    Ok(ahead.is_some() || waiting.is_some() || disabled_channels::are_any_ahead(db, now)?)
+    let are_warnings = disabled_channels::are_any_ahead(db, now)? || new_devices::are_any_ahead(db, now)?;
+    Ok(ahead.is_some() || waiting.is_some() || are_warnings)
 }
 
-/// Makes all due that is planned for later, also attempts and warnings of channels that are switched off: after the clock was set back, it would wait for as long as
-/// that. Returns how many notices. Quiet hours are looked at again by each step.
+/// Makes all due that is planned for later, also attempts, warnings of channels that are switched off and news of devices:
+/// after the clock was set back, it would wait for as long as that. Returns how many notices. Quiet hours are looked at again by each step.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn hasten_all(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
@@ -413,6 +415,7 @@ pub fn hasten_all(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
     let waiting = deliveries::table.filter(deliveries::due_at.gt(now));
     diesel::update(waiting).set(deliveries::due_at.eq(now)).execute(db)?;
     disabled_channels::hasten_all(db, now)?;
+    new_devices::hasten_all(db, now)?;
     Ok(hastened)
 }
 
