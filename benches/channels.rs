@@ -214,7 +214,7 @@ fn print_times(name: &str, took: &mut [Duration]) {
     println!("{name:>34}: p50 {middle:>8.2?}, p99 {slowest:>8.2?} of {count} (target of p99 {TARGET_OTHERS:?})");
 }
 
-/// Users of whom no alarm is counted.
+/// Users whose alarms are not counted.
 struct Others<'a> {
     questions: &'a Questions,
     dashboards: &'a mut Dashboards,

@@ -220,7 +220,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes rows for the messages among these, sent early, that no step makes any more. Returns those.
+    /// Makes rows for the messages among these, sent early, that no step makes later. Returns these.
     async fn make_sent(&self, sent: Vec<NoticeDelivery>) -> Result<Vec<NoticeDelivery>, DbError> {
         let (pool, now) = (&self.channels.pool, self.channels.clock.now());
         if sent.is_empty() {

@@ -319,7 +319,7 @@ pub fn stored(db: &mut Db, ids: &[String]) -> Result<Vec<NoticeDelivery>, DbErro
     Ok(deliveries::table.filter(deliveries::id.eq_any(ids)).select(NoticeDelivery::as_select()).load(db)?)
 }
 
-/// The messages among these, sent early, whose rows no step makes any more: its step was made without them, as after an
+/// The messages among these, sent early, whose rows no step makes later: its step was made without them, as after an
 /// acknowledgement. Those without a notice or a channel are not among them.
 pub fn passed_by_steps(db: &mut Db, sent: &[NoticeDelivery], now: Timestamp) -> Result<Vec<NoticeDelivery>, DbError> {
     let incidents: BTreeSet<&str> = sent.iter().map(|delivery| delivery.incident_id.as_str()).collect();

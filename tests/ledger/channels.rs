@@ -199,7 +199,7 @@ type Message = (String, String, String, String, Option<String>);
 fn messages(pool: &Pool) -> Vec<Message> {
     use schema::deliveries::dsl as row;
     let columns = (row::id, row::incident_id, row::channel_id, row::state, row::reason);
-    // What says the count alone may be of no use by then.
+    // A message about the count alone may be of no use by then.
     let messages = row::deliveries.filter(row::round.ne(UPDATED)).select(columns);
     pool.read_blocking(|db| Ok(messages.load(db)?)).unwrap()
 }

@@ -51,7 +51,7 @@ impl Judge {
     pub fn check_dropped_lines(&mut self, dashboard: &Dashboard, server: &str, message: &Value) {
         let Some(wire) = dashboard.open_wire().filter(|_| dashboard.overlay.is_none()) else { return };
         let (now, key) = (world().millis(), (dashboard.number, server.to_owned()));
-        // It does not watch, or no longer.
+        // The client does not watch, or no longer.
         if message["type"] == "error" {
             self.chat_lines.watches.remove(&key);
             return;

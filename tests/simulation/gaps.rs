@@ -33,13 +33,13 @@ pub struct Gaps {
     holes: BTreeMap<(String, Timestamp), (Timestamp, u32)>,
     /// Client, server and end of the gaps that are to be heard of, and since when.
     due: BTreeMap<(usize, String, Timestamp), Instant>,
-    /// Those that were.
+    /// Gaps that were heard of.
     heard: BTreeSet<(usize, String, Timestamp)>,
     /// When each life of the service began.
     lives: Vec<Timestamp>,
 }
 
-/// How a client sees a link.
+/// A link as a client sees it.
 #[derive(Clone, Copy, PartialEq)]
 enum LinkView {
     /// Down, and perhaps since earlier than is shown.
