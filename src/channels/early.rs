@@ -1,7 +1,7 @@
-//! Sends the first messages of alarms that the database does not have, or of which nothing came since it has them. Who watches, by which channels and
-//! rules, is asked of the database if it still gives that, and known from memory otherwise. All that follows, such as the
-//! next steps and attempts, begins when the database has the alarm: its rows get the outcomes by the
-//! [ids of the messages](crate::db::notices::message_id).
+//! Sends the first messages of alarms that the database does not have, or of which nothing came since it has them. Who
+//! watches, by which channels and rules, is asked of the database if it still gives that, and known from memory otherwise.
+//! All that follows, such as the next steps and attempts, begins when the database has the alarm: its rows get the outcomes
+//! by the [ids of the messages](crate::db::notices::message_id).
 
 use std::{
     cell::RefCell,
@@ -28,7 +28,7 @@ use crate::{
         engine::{error::DbError, pool::Db},
         notice_messages::SendableMessage,
         notice_subjects::NoticeSubject,
-        notices::{self, NoticeDelivery},
+        notices::NoticeDelivery,
         query_failures::log_failure,
         reachable_watchers::{self, ReachableWatcher, WatchersByServer},
     },
@@ -226,18 +226,17 @@ impl EarlySender {
         let now = self.channels.clock.moment();
         let changes = &self.channels.early_alarms.changes;
         for (since, message) in std::mem::take(&mut self.waiting) {
-            let SendableMessage { channel, delivery, subject, .. } = &message;
-            let user = UserId::from(delivery.user_id.as_str());
-            if matches!(subject, NoticeSubject::Raid(stored) if is_over(&stored.incident, &user, now.stamp)) {
+            let SendableMessage { channel, delivery, subject, server, .. } = &message;
+            let notice = delivery.key();
+            let is_over =
+                matches!(subject, NoticeSubject::Raid(raid) if is_over(&raid.incident, &notice.user, now.stamp));
+            if is_over || now - since >= WAITS {
                 continue;
             }
             let lane = lane(channel);
-            if now - since >= WAITS {
-                continue;
-            }
             if !self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
                 self.waiting.push_back((since, message));
-            } else if !changes.is_ended(&message.server, &delivery.key(), &channel.id())
+            } else if !changes.is_ended(server, &notice, &channel.id())
                 && self.channels.early.begin_early(delivery, now)
             {
                 self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
@@ -281,15 +280,7 @@ fn messages(
     let NoticeStep::Send { channels, .. } = due.step(now) else { return Vec::new() };
     let of_step = watcher.channels.iter().filter(|channel| channels.contains(&channel.id()));
     let message = |channel: &StoredChannel| SendableMessage {
-        delivery: NoticeDelivery {
-            id: notices::message_id(&incident.id, &channel.id(), 0),
-            incident_id: incident.id.clone(),
-            user_id: watcher.user.to_string(),
-            channel_id: channel.id.clone(),
-            round: 0,
-            attempts: 0,
-            queued_at: incident.incident.first_at,
-        },
+        delivery: NoticeDelivery::untried(&incident.id, &watcher.user, &channel.id(), 0, incident.incident.first_at),
         channel: channel.clone(),
         server: server.clone(),
         server_name: watcher.server_name.clone(),

@@ -9,7 +9,7 @@ use diesel::prelude::*;
 use crate::{
     db::{
         engine::{error::DbError, pool::Db},
-        notices::{NoticeDelivery, NoticeDeliveryState, message_id},
+        notices::{NewMessage, NoticeDelivery, NoticeDeliveryState, message_id},
         schema::{channels, deliveries, incident_acks},
     },
     domain::{
@@ -101,29 +101,18 @@ fn put(
     (user, channel): (&str, &str),
     (rang_at, due_at): (Timestamp, Timestamp),
 ) -> Result<(), DbError> {
-    let id = message_id(incident, &ChannelId::from(channel), UPDATED);
-    let queued = || {
-        (
-            deliveries::state.eq(NoticeDeliveryState::Queued.word()),
-            deliveries::attempts.eq(0),
-            deliveries::queued_at.eq(rang_at),
-            deliveries::due_at.eq(Some(due_at)),
-            deliveries::status.eq(None::<i32>),
-            deliveries::reason.eq(None::<String>),
-            deliveries::ended_at.eq(None::<Timestamp>),
-        )
-    };
-    if diesel::update(deliveries::table.find(&id)).set(queued()).execute(db)? == 0 {
-        let of = (
-            deliveries::id.eq(&id),
-            deliveries::incident_id.eq(incident),
-            deliveries::user_id.eq(user),
-            deliveries::channel_id.eq(channel),
-            deliveries::round.eq(UPDATED),
-            deliveries::urgent.eq(false),
-        );
-        let insert = diesel::insert_into(deliveries::table).values((of, queued())).on_conflict_do_nothing();
-        on_backend!(db, |db| insert.execute(db))?;
+    let update = NoticeDelivery::untried(incident, &user.into(), &channel.into(), UPDATED, rang_at);
+    let again = (
+        deliveries::state.eq(NoticeDeliveryState::Queued.word()),
+        deliveries::attempts.eq(0),
+        deliveries::queued_at.eq(rang_at),
+        deliveries::due_at.eq(Some(due_at)),
+        deliveries::status.eq(None::<i32>),
+        deliveries::reason.eq(None::<String>),
+        deliveries::ended_at.eq(None::<Timestamp>),
+    );
+    if diesel::update(deliveries::table.find(&update.id)).set(again).execute(db)? == 0 {
+        NewMessage::queued(&update, due_at, false).insert(db)?;
     }
     Ok(())
 }

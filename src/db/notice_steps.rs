@@ -10,7 +10,7 @@ use crate::{
         engine::{error::DbError, pool::Db},
         notice_rules::NoticeRules,
         notice_subjects::{self, NoticeConcern, NoticeRow},
-        notices::{DeliveryEnd, NoticeDeliveryState, NoticeKey, message_id},
+        notices::{DeliveryEnd, NewMessage, NoticeDeliveryState, NoticeKey, message_id},
         schema::{deliveries, notices},
     },
     domain::{
@@ -68,24 +68,6 @@ struct KnownMessage {
         select_expression_type = diesel::dsl::IsNotNull<deliveries::due_at>,
     )]
     waits: bool,
-}
-
-/// A message to queue, or one that is not sent.
-#[derive(Insertable)]
-#[diesel(table_name = deliveries)]
-struct NewMessage<'a> {
-    id: String,
-    incident_id: &'a str,
-    user_id: &'a str,
-    channel_id: &'a str,
-    round: i32,
-    state: &'static str,
-    attempts: i32,
-    queued_at: Timestamp,
-    due_at: Option<Timestamp>,
-    reason: Option<&'static str>,
-    ended_at: Option<Timestamp>,
-    urgent: bool,
 }
 
 /// Everything that decides about the steps of a batch.
@@ -187,8 +169,9 @@ fn insert(
     let (state, reason) = end.unwrap_or((NoticeDeliveryState::Queued, None));
     let mut inserted = 0;
     for channel in channels {
+        let id = message_id(&notice.incident_id, channel, notice.round);
         let new = NewMessage {
-            id: message_id(&notice.incident_id, channel, notice.round),
+            id: &id,
             incident_id: &notice.incident_id,
             user_id: &notice.user_id,
             channel_id: channel.as_str(),
@@ -202,8 +185,7 @@ fn insert(
             ended_at: end.map(|_| now),
             urgent: notice.is_raid(),
         };
-        let insert = diesel::insert_into(deliveries::table).values(new).on_conflict_do_nothing();
-        inserted += on_backend!(db, |db| insert.execute(db))?;
+        inserted += new.insert(db)?;
     }
     Ok(inserted)
 }

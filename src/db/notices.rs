@@ -82,6 +82,19 @@ pub fn message_id(incident: &str, channel: &ChannelId, round: i32) -> String {
 }
 
 impl NoticeDelivery {
+    /// A message of this round that is due then, and was not tried.
+    pub fn untried(incident: &str, user: &UserId, channel: &ChannelId, round: i32, queued_at: Timestamp) -> Self {
+        Self {
+            id: message_id(incident, channel, round),
+            incident_id: incident.to_owned(),
+            user_id: user.to_string(),
+            channel_id: channel.to_string(),
+            round,
+            attempts: 0,
+            queued_at,
+        }
+    }
+
     /// True for a message beside those of the rounds: it wakes no sleeper.
     pub fn is_aside(&self) -> bool {
         self.round < 0
@@ -212,6 +225,51 @@ impl EndedAttempt {
     }
 }
 
+/// The row of a message that is new: it waits, or is not sent.
+#[derive(Insertable)]
+#[diesel(table_name = deliveries)]
+pub(in crate::db) struct NewMessage<'a> {
+    pub id: &'a str,
+    pub incident_id: &'a str,
+    pub user_id: &'a str,
+    pub channel_id: &'a str,
+    pub round: i32,
+    pub state: &'static str,
+    pub attempts: i32,
+    pub queued_at: Timestamp,
+    pub due_at: Option<Timestamp>,
+    pub reason: Option<&'static str>,
+    pub ended_at: Option<Timestamp>,
+    pub urgent: bool,
+}
+
+impl<'a> NewMessage<'a> {
+    /// One that waits until then.
+    pub(in crate::db) fn queued(delivery: &'a NoticeDelivery, due_at: Timestamp, urgent: bool) -> Self {
+        let NoticeDelivery { id, incident_id, user_id, channel_id, round, attempts, queued_at } = delivery;
+        Self {
+            id,
+            incident_id,
+            user_id,
+            channel_id,
+            round: *round,
+            state: NoticeDeliveryState::Queued.word(),
+            attempts: *attempts,
+            queued_at: *queued_at,
+            due_at: Some(due_at),
+            reason: None,
+            ended_at: None,
+            urgent,
+        }
+    }
+
+    /// Inserts it unless there is one with its id; returns how many rows are new.
+    pub(in crate::db) fn insert(self, db: &mut Db) -> Result<usize, DbError> {
+        let insert = diesel::insert_into(deliveries::table).values(self).on_conflict_do_nothing();
+        Ok(on_backend!(db, |db| insert.execute(db))?)
+    }
+}
+
 /// Queues messages that say that the user has acknowledged the incident: one by each channel that took the alarm, has a
 /// word for it and is not gone.
 pub fn queue_acknowledged(db: &mut Db, incident: &str, user: &UserId, now: Timestamp) -> Result<(), DbError> {
@@ -228,20 +286,8 @@ pub fn queue_acknowledged(db: &mut Db, incident: &str, user: &UserId, now: Times
         .distinct()
         .load(db)?;
     for channel in rung {
-        let new = (
-            deliveries::id.eq(message_id(incident, &ChannelId::from(channel.as_str()), ACKNOWLEDGED)),
-            deliveries::incident_id.eq(incident),
-            deliveries::user_id.eq(user.as_str()),
-            deliveries::channel_id.eq(&channel),
-            deliveries::round.eq(ACKNOWLEDGED),
-            deliveries::state.eq(NoticeDeliveryState::Queued.word()),
-            deliveries::attempts.eq(0),
-            deliveries::queued_at.eq(now),
-            deliveries::due_at.eq(now),
-            deliveries::urgent.eq(false),
-        );
-        let insert = diesel::insert_into(deliveries::table).values(new).on_conflict_do_nothing();
-        on_backend!(db, |db| insert.execute(db))?;
+        let said = NoticeDelivery::untried(incident, user, &channel.into(), ACKNOWLEDGED, now);
+        NewMessage::queued(&said, now, false).insert(db)?;
     }
     Ok(())
 }
@@ -339,23 +385,7 @@ pub fn passed_by_steps(db: &mut Db, sent: &[NoticeDelivery], now: Timestamp) -> 
 
 /// Makes rows for messages that were sent early; their outcomes follow.
 pub fn insert_sent(db: &mut Db, sent: &[NoticeDelivery], now: Timestamp) -> Result<(), DbError> {
-    for delivery in sent {
-        let new = (
-            deliveries::id.eq(&delivery.id),
-            deliveries::incident_id.eq(&delivery.incident_id),
-            deliveries::user_id.eq(&delivery.user_id),
-            deliveries::channel_id.eq(&delivery.channel_id),
-            deliveries::round.eq(delivery.round),
-            deliveries::state.eq(NoticeDeliveryState::Queued.word()),
-            deliveries::attempts.eq(delivery.attempts),
-            deliveries::queued_at.eq(delivery.queued_at),
-            deliveries::due_at.eq(now),
-            deliveries::urgent.eq(true),
-        );
-        let insert = diesel::insert_into(deliveries::table).values(new).on_conflict_do_nothing();
-        on_backend!(db, |db| insert.execute(db))?;
-    }
-    Ok(())
+    sent.iter().try_for_each(|delivery| NewMessage::queued(delivery, now, true).insert(db).map(drop))
 }
 
 /// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel: it would be sent again
@@ -403,7 +433,8 @@ pub fn are_any_ahead(db: &mut Db, now: Timestamp) -> Result<bool, DbError> {
 }
 
 /// Makes all due that is planned for later, also attempts, warnings of channels that are switched off and news of devices:
-/// after the clock was set back, it would wait for as long as that. Returns how many notices. Quiet hours are looked at again by each step.
+/// after the clock was set back, it would wait for as long as that. Returns how many notices. Quiet hours are looked at again
+/// by each step.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
 pub fn hasten_all(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
