@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use chrono::Duration;
-use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
+use diesel::{Connection as _, PgConnection, RunQueryDsl as _, connection::SimpleConnection as _};
 use secrecy::SecretString;
 use url::Url;
 
@@ -151,13 +151,24 @@ fn forward(mut from: TcpStream, mut to: TcpStream, (frozen, thawed): &(Mutex<boo
 
 /// Runs the test on an empty, migrated database of each engine.
 pub fn on_each_database(test: impl Fn(&Pool)) {
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    eprintln!("on SQLite:");
-    test(&Pool::open(&Database::Sqlite(directory.path().join("test.db"))).expect("SQLite opens"));
+    on_sqlite(&test);
     if let Some(postgres) = Postgres::create() {
         eprintln!("on PostgreSQL:");
         test(&Pool::open(&postgres.database()).expect("PostgreSQL opens"));
     }
+}
+
+/// Runs a test on SQLite alone.
+pub fn on_sqlite(test: impl FnOnce(&Pool)) {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    eprintln!("on SQLite:");
+    test(&Pool::open(&Database::Sqlite(directory.path().join("test.db"))).expect("SQLite opens"));
+}
+
+/// Makes rows unreadable. On SQLite alone: PostgreSQL takes nothing but a time as a time.
+pub fn spoil(pool: &Pool, sql: &str) {
+    let spoilt = pool.write_blocking(|db| Ok(diesel::sql_query(sql).execute(db)?));
+    assert_ne!(spoilt.expect("it is taken"), 0, "{sql}");
 }
 
 /// An instant with microseconds.

@@ -230,21 +230,11 @@ fn only_a_message_that_is_over_is_cancelled() {
 
 #[test]
 fn a_channel_that_cannot_be_read_holds_up_no_other_message() {
-    testing::on_each_database(|pool| {
+    testing::on_sqlite(|pool| {
         let server = furnish(pool);
         ring(pool, &server, 1);
         step(pool, later(0));
-        // Other engines take nothing but a time.
-        let spoil = |db: &mut Db| match db {
-            Db::Sqlite(_) => {
-                let spoil = "UPDATE channels SET created_at = 'no time' WHERE id = 'hook'";
-                Ok(diesel::sql_query(spoil).execute(db)? == 1)
-            }
-            Db::Pg(_) => Ok(false),
-        };
-        if !pool.write_blocking(spoil).unwrap() {
-            return;
-        }
+        testing::spoil(pool, "UPDATE channels SET created_at = 'no time' WHERE id = 'hook'");
         let load = LaneLoad { room: 100, ..LaneLoad::default() };
         let due = || pool.read_blocking(|db| notice_messages::due(db, later(0), ChannelLane::Unproven, &load)).unwrap();
         let read = due();
@@ -326,11 +316,7 @@ fn a_message_that_waited_until_its_raid_was_over_is_too_late_unless_its_user_ack
 
 #[test]
 fn a_message_that_cannot_be_read_holds_up_none_that_waits_for_its_origin() {
-    testing::on_each_database(|pool| {
-        // Other engines take nothing but a time.
-        if matches!(pool.write_blocking(|db| Ok(matches!(db, Db::Pg(_)))), Ok(true)) {
-            return;
-        }
+    testing::on_sqlite(|pool| {
         let server = furnish(pool);
         ring(pool, &server, 1);
         step(pool, later(0));
@@ -339,8 +325,7 @@ fn a_message_that_cannot_be_read_holds_up_none_that_waits_for_its_origin() {
             .into();
         let held = || pool.read_blocking(|db| notice_messages::at_origins(db, later(0), &origins, 9)).unwrap();
         assert_eq!((channels_of(&held().waiting), held().unreadable), (vec!["browser", "hook"], vec![]));
-        let spoil = "UPDATE deliveries SET queued_at = 'no time' WHERE channel_id = 'hook'";
-        pool.write_blocking(|db| Ok(diesel::sql_query(spoil).execute(db)?)).unwrap();
+        testing::spoil(pool, "UPDATE deliveries SET queued_at = 'no time' WHERE channel_id = 'hook'");
         assert_eq!((channels_of(&held().waiting), held().unreadable.len()), (vec!["browser"], 1));
         pool.write_blocking(|db| notice_messages::end_unreadable(db, &held().unreadable, later(0))).unwrap();
         assert_eq!((held().waiting.len(), held().unreadable.len()), (1, 0));
@@ -406,15 +391,9 @@ fn an_emergency_ends_with_its_channel_and_its_user() {
 
 #[test]
 fn a_notice_or_raid_that_cannot_be_read_holds_up_no_other_alarm() {
-    testing::on_each_database(|pool| {
-        // Other engines take nothing but a time.
-        if matches!(pool.write_blocking(|db| Ok(matches!(db, Db::Pg(_)))), Ok(true)) {
-            return;
-        }
+    testing::on_sqlite(|pool| {
         let server = furnish(pool);
-        let spoil = |spoil: &'static str| {
-            pool.write_blocking(|db| Ok(diesel::sql_query(spoil).execute(db)?)).unwrap();
-        };
+        let spoil = |sql| testing::spoil(pool, sql);
         ring(pool, &server, 1);
         spoil("UPDATE notices SET round_at = 'no time' WHERE user_id = 'guest'");
         let made = steps(pool, later(0));

@@ -85,15 +85,9 @@ fn a_channel_that_works_again_after_the_last_round_has_the_message_of_that_round
 
 #[test]
 fn an_alarm_that_cannot_be_read_holds_up_no_channel_that_is_added() {
-    testing::on_each_database(|pool| {
-        // Other engines take nothing but a time.
-        if matches!(pool.write_blocking(|db| Ok(matches!(db, Db::Pg(_)))), Ok(true)) {
-            return;
-        }
+    testing::on_sqlite(|pool| {
         let server = furnish(pool);
-        let spoil = |spoil: &'static str| {
-            pool.write_blocking(|db| Ok(diesel::sql_query(spoil).execute(db)?)).unwrap();
-        };
+        let spoil = |sql| testing::spoil(pool, sql);
         for incident in ["another", "incident", "third"] {
             let write = testing::incident_write(incident, 1);
             pool.write_blocking(|db| incidents::write(db, &server, &write)).unwrap();
