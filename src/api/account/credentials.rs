@@ -321,8 +321,5 @@ pub async fn delete_refusal(
     SessionUser { user, .. }: SessionUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    if !context.pool.write(move |db| push_refusals::dismiss(db, &user.id)).await? {
-        return Err(ApiError::NotFound);
-    }
-    Ok(HttpResponse::Ok().json(Done::OK))
+    Done::if_found(context.pool.write(move |db| push_refusals::dismiss(db, &user.id)).await?)
 }

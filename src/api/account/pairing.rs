@@ -355,10 +355,7 @@ pub async fn note_seen(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     let (device, now) = (HelperDeviceId::from(path.into_inner()), context.clock.now());
-    if !context.pool.write(move |db| new_devices::note_seen(db, &user.id, &device, now)).await? {
-        return Err(ApiError::NotFound);
-    }
-    Ok(HttpResponse::Ok().json(Done::OK))
+    Done::if_found(context.pool.write(move |db| new_devices::note_seen(db, &user.id, &device, now)).await?)
 }
 
 /// Deletes a helper device: its token is invalid from then on, and its sockets at the relay close.

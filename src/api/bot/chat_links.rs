@@ -83,8 +83,5 @@ pub async fn delete(
     SessionUser { user, .. }: SessionUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    if !context.pool.write(move |db| chat_links::unlink(db, &user.id)).await? {
-        return Err(ApiError::NotFound);
-    }
-    Ok(HttpResponse::Ok().json(Done::OK))
+    Done::if_found(context.pool.write(move |db| chat_links::unlink(db, &user.id)).await?)
 }
