@@ -345,7 +345,7 @@ impl Devices {
         window: &mut EventWindow,
     ) -> Vec<WorldEvent> {
         let mut events = Events::new(around, now, false, window);
-        self.see(id, device, &mut events);
+        self.follow(id, device, &mut events, true);
         events.finish()
     }
 
@@ -359,16 +359,8 @@ impl Devices {
         window: &mut EventWindow,
     ) -> Vec<WorldEvent> {
         let mut events = Events::new(around, now, false, window);
-        self.tick(id, device, &mut events);
+        self.follow(id, device, &mut events, false);
         events.finish()
-    }
-
-    fn see(&mut self, id: &Arc<str>, device: &Device, events: &mut Events) {
-        self.follow(id, device, events, true);
-    }
-
-    fn tick(&mut self, id: &Arc<str>, device: &Device, events: &mut Events) {
-        self.follow(id, device, events, false);
     }
 
     fn follow(&mut self, id: &Arc<str>, device: &Device, events: &mut Events, answered: bool) {

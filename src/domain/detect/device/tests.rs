@@ -33,10 +33,7 @@ impl Base {
     fn events(&mut self, seconds: i64, answered: bool) -> Vec<(&'static str, Value)> {
         let around = MapContext { map_size: 4_000, monuments: &[] };
         let mut events = Events::new(&around, at(seconds), false, &mut self.window);
-        match answered {
-            true => self.devices.see(&self.id, &self.device, &mut events),
-            false => self.devices.tick(&self.id, &self.device, &mut events),
-        }
+        self.devices.follow(&self.id, &self.device, &mut events, answered);
         events.finish().into_iter().map(|event| (event.action, Value::Object(event.data))).collect()
     }
 
