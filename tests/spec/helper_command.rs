@@ -252,19 +252,24 @@ async fn after_a_refused_renewal_the_player_signs_in_again() {
     assert_eq!(test.sites.devices(ALICE.parse().unwrap()).len(), 1);
 }
 
-/// The helper is killed while a step hangs.
-async fn killed_during(step: &'static str) {
-    let (test, mut alice, directory) = beside().await;
-    let code = code(&mut alice).await;
-    test.set_faults(|faults| faults.hangs = Some(step.to_owned()));
-    let mut command = helper(&test, directory.path(), &["--code", &code, "--no-browser", "--once"]);
+/// Runs the helper with this code until a site hangs, and kills it there.
+async fn kill_while_hanging(test: &RegistrationTest, directory: &Path, code: &str) {
+    let mut command = helper(test, directory, &["--code", code, "--no-browser", "--once"]);
     let (mut child, _lines, url) = login_address(command.spawn().unwrap()).await;
     let address = browser::sign_in(&url, ALICE.parse().unwrap()).await.unwrap().unwrap();
     assert_eq!(http().get(&address).send().await.unwrap().status(), 200);
     test.sites.until_hanging().await;
     child.kill().unwrap();
     child.wait().unwrap();
-    printed(directory.path(), "");
+    printed(directory, "");
+}
+
+/// The helper is killed while a step hangs.
+async fn killed_during(step: &'static str) {
+    let (test, mut alice, directory) = beside().await;
+    let code = code(&mut alice).await;
+    test.set_faults(|faults| faults.hangs = Some(step.to_owned()));
+    kill_while_hanging(&test, directory.path(), &code).await;
     test.set_faults(|_| {});
     let (status, shown) = output(helper(&test, directory.path(), &["--once"])).await;
     assert_eq!(status, 0, "{step}: {shown}");
@@ -285,14 +290,7 @@ async fn a_crash_after_the_registration_leaves_one_device_and_hands_it_over() {
     let (test, mut alice, directory) = beside().await;
     let code = code(&mut alice).await;
     test.set_faults(|faults| faults.answer_lost = true);
-    let mut command = helper(&test, directory.path(), &["--code", &code, "--no-browser", "--once"]);
-    let (mut child, _lines, url) = login_address(command.spawn().unwrap()).await;
-    let address = browser::sign_in(&url, ALICE.parse().unwrap()).await.unwrap().unwrap();
-    assert_eq!(http().get(&address).send().await.unwrap().status(), 200);
-    test.sites.until_hanging().await;
-    child.kill().unwrap();
-    child.wait().unwrap();
-    printed(directory.path(), "");
+    kill_while_hanging(&test, directory.path(), &code).await;
     let player = ALICE.parse().unwrap();
     let registered = test.sites.devices(player);
     assert_eq!(registered.len(), 1, "the game knows it, and the helper does not");
