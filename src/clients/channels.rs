@@ -116,18 +116,8 @@ impl fmt::Debug for ChannelClient {
 
 impl ChannelClient {
     /// With `allows_private`, URLs may be in the clear and name any host; `may_reach` decides on each address all the same.
+    /// Each lane has look-ups of its own.
     pub fn new(
-        tls: ClientConfig,
-        may_reach: MayReach,
-        allows_private: bool,
-        contact: String,
-        random: Random,
-    ) -> io::Result<Self> {
-        Self::looking_up(Names::system, tls, may_reach, allows_private, contact, random)
-    }
-
-    /// Like [`new`](Self::new), with these look-ups, of which each lane has its own.
-    fn looking_up(
         names: fn() -> Names,
         tls: ClientConfig,
         may_reach: MayReach,

@@ -146,7 +146,7 @@ impl Foundation {
         let (outbound, allows_private) = (self.outbound.clone(), policy.allows_private);
         let may_reach = Arc::new(move |address| allows_private || outbound.is_foreign(address));
         let (tls, contact) = (ClientConfig::clone(&self.tls), policy.contact(&urls.base));
-        let client = ChannelClient::new(tls, may_reach, allows_private, contact, self.random.clone());
+        let client = ChannelClient::new(Names::system, tls, may_reach, allows_private, contact, self.random.clone());
         Ok(Channels {
             clock: self.clock.clone(),
             random: self.random.clone(),

@@ -107,8 +107,7 @@ fn guarded() -> ChannelClient {
         })
     };
     let may_reach: MayReach = Arc::new(|address| address == IpAddr::from(PUBLIC));
-    ChannelClient::looking_up(names, tls_config(None).unwrap(), may_reach, true, String::new(), Random::seeded(1))
-        .unwrap()
+    ChannelClient::new(names, tls_config(None).unwrap(), may_reach, true, String::new(), Random::seeded(1)).unwrap()
 }
 
 /// Sends a message to a webhook at this URL.
@@ -147,7 +146,7 @@ async fn a_target_that_was_permitted_is_not_when_private_ones_are_no_longer() {
     let (public, reached) = listen((PUBLIC, 0).into(), "204 No Content".to_owned()).await;
     let may_reach: MayReach = Arc::new(|_| true);
     let tls = tls_config(None).unwrap();
-    let client = ChannelClient::new(tls, may_reach, false, String::new(), Random::seeded(1)).unwrap();
+    let client = ChannelClient::new(Names::system, tls, may_reach, false, String::new(), Random::seeded(1)).unwrap();
     for scheme in ["http", "https"] {
         let refused = send_to(&client, format!("{scheme}://{public}/hook")).await.unwrap_err();
         assert_eq!(refused, ChannelFault::NotAllowed.into(), "{scheme}");
