@@ -1,6 +1,6 @@
 //! Smart devices, as clients see them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -14,7 +14,7 @@ use crate::domain::{
 
 words! {
     /// Kind of a smart device.
-    #[derive(ToSchema)]
+    #[derive(Deserialize, ToSchema)]
     pub enum DeviceKind {
         Switch = "switch",
         Alarm = "alarm",
@@ -25,8 +25,15 @@ words! {
     }
 }
 
+impl DeviceKind {
+    /// True for an alarm, and as long as the kind is not known.
+    pub fn may_be_alarm(self) -> bool {
+        matches!(self, Self::Alarm | Self::Unknown)
+    }
+}
+
 /// Reachability of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reachable {
     Ok,

@@ -122,6 +122,17 @@ impl GuessLimits {
             return Err(wait.to_std().unwrap_or_default());
         }
         let ceiling = self.ceiling();
+        self.add(from, now);
+        Ok(Guess { number: self.first + self.charges.len() as u64 - 1, ceiling })
+    }
+
+    /// Charges a wrong guess that was made at another node, whether or not it would have been looked up here.
+    pub fn charge(&mut self, from: IpAddr, now: Moment) {
+        self.forget_old(now);
+        self.add(from, now);
+    }
+
+    fn add(&mut self, from: IpAddr, now: Moment) {
         if self.charges.len() == REMEMBERED {
             self.forget_oldest();
         }
@@ -129,7 +140,12 @@ impl GuessLimits {
             self.networks.entry(network).or_default().push_back(now);
         }
         self.charges.push_back(Charge { from, at: now, is_paid_back: false });
-        Ok(Guess { number: self.first + self.charges.len() as u64 - 1, ceiling })
+    }
+
+    /// The address of this guess, unless it is forgotten.
+    pub fn address(&self, guess: Guess) -> Option<IpAddr> {
+        let place = usize::try_from(guess.number.checked_sub(self.first)?).ok()?;
+        Some(self.charges.get(place)?.from)
     }
 
     /// The guess was right, or was not looked up.
@@ -231,6 +247,19 @@ mod tests {
         assert_eq!(limits.begin(v4(1), at(600)), Err(time::Duration::from_secs(1)));
         limits.forget_old(at(1_200));
         assert!(limits.charges.is_empty() && limits.networks.is_empty() && limits.paid_back == 0);
+    }
+
+    #[test]
+    fn guesses_at_another_node_count_here() {
+        let mut limits = limits();
+        let guess = limits.begin(v4(1), at(0)).unwrap();
+        assert_eq!(limits.address(guess), Some(v4(1)));
+        (0..4).for_each(|second| limits.charge(v4(1), at(second)));
+        assert_eq!(limits.begin(v4(1), at(4)), Err(time::Duration::from_secs(596)));
+        (0..CEILING as u32).for_each(|number| limits.charge(v4(number * 256), at(5)));
+        assert_eq!(limits.begin(v4(9_999), at(5)).unwrap().ceiling, Ceiling::Passed);
+        limits.forget_old(at(700));
+        assert_eq!(limits.address(guess), None);
     }
 
     #[test]

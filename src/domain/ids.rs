@@ -73,6 +73,39 @@ id!(
     ChannelId
 );
 
+id!(
+    /// One run of the process on a node of a cluster (our own: a UUIDv7 and a number): a process that starts again is another
+    /// node.
+    NodeId
+);
+
+id!(
+    /// A part of the service that one node of a cluster has at a time.
+    PartId
+);
+
+impl NodeId {
+    /// The node of this number of a process, which goes on as another node when it has lost its lease.
+    pub fn of_process(process: &str, number: u32) -> Self {
+        Self::from(format!("{process}-{number}"))
+    }
+
+    /// The process, whose messages are those of all of its nodes.
+    pub fn process(&self) -> &str {
+        self.as_str().rsplit_once('-').map_or(self.as_str(), |(process, _)| process)
+    }
+}
+
+impl PartId {
+    /// Begins the names of [`links`](Self::links).
+    pub const LINKS: &'static str = "links:";
+
+    /// The links to this game server, and all that is made of their answers.
+    pub fn links(game_server: &GameServerId) -> Self {
+        Self::from(format!("{}{game_server}", Self::LINKS))
+    }
+}
+
 impl GameServerId {
     /// The game server at this address.
     pub fn at(address: &str, port: u16) -> Self {

@@ -153,7 +153,7 @@ pub const CONFIRMATIONS_PER_SECOND: u32 = 10;
 /// For how many minutes a sign-in that has begun may last.
 pub const LOGIN_MINUTES: i64 = 10;
 
-/// Paired servers of one user.
+/// Servers that one user may have paired at once.
 pub const PAIRED_SERVERS_PER_USER: usize = 50;
 
 /// Guests and open invitations of one paired server.
@@ -189,7 +189,7 @@ pub const MAP_NOTES_PER_SERVER: usize = 500;
 /// Pairing codes of one user that are valid at once; one more invalidates the oldest.
 pub const ACTIVE_PAIRING_CODES: usize = 3;
 
-/// Helper devices of one user.
+/// Helpers and overlays that one user may have paired at once.
 pub const HELPER_DEVICES_PER_USER: usize = 50;
 
 /// Channels of one user, by which alarms reach them.
@@ -206,7 +206,7 @@ pub const DRILL_SPAN: Duration = Duration::from_secs(900);
 /// Events, raids aside, of which one user is sent messages within an hour; further ones are in the timeline only.
 pub const EVENT_NOTICES_PER_HOUR: i64 = 60;
 
-/// API tokens of one user.
+/// API tokens that one user may have at once, expired ones included.
 pub const API_TOKENS_PER_USER: usize = 50;
 
 /// Largest push credential bundle, bytes.

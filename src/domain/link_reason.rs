@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +30,42 @@ pub enum LinkReason {
     /// the user cannot reach.
     NoGameServer,
     OtherCredentials,
+    /// The game server takes no more links from our address.
+    NoSlot,
     OurDatabase,
     /// A row of the pairing, or the page that it is on, is damaged.
     UnreadableRow,
+    /// The node that has the link, or that says which one has it, does not answer: there may be a link.
+    NodeSilent,
     OurFault,
 }
 
 impl LinkReason {
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::Unwatched,
+        Self::NotFound,
+        Self::NotPublic,
+        Self::NoConnection,
+        Self::NoCompanion,
+        Self::Refused,
+        Self::Silent,
+        Self::Closed,
+        Self::TooMuch,
+        Self::Failing,
+        Self::UnknownToken,
+        Self::Banned,
+        Self::UnreadableToken,
+        Self::MissingKey,
+        Self::NoGameServer,
+        Self::OtherCredentials,
+        Self::NoSlot,
+        Self::OurDatabase,
+        Self::UnreadableRow,
+        Self::NodeSilent,
+        Self::OurFault,
+    ];
+
     /// The reason that users are shown while no game server has answered at the address.
     pub fn before_any_answer(self) -> Self {
         match self {
@@ -75,10 +104,14 @@ impl LinkReason {
                 "no game server has answered at this address yet: it may be down, or its address or companion port is another one"
             }
             Self::OtherCredentials => "paired again, connecting",
+            Self::NoSlot => {
+                "this game server takes no more connections from us: others have their turn, and yours comes by itself"
+            }
             Self::OurFault => "an internal error, we try again",
             Self::UnreadableRow => {
                 "what is stored of the pairing cannot be read: the operator has to repair it, there is nothing for you to do"
             }
+            Self::NodeSilent => "the part of our service that has this link does not answer: look again in a moment",
             Self::OurDatabase => "our database does not answer, we try again",
         }
     }
@@ -93,5 +126,13 @@ impl fmt::Display for LinkReason {
 impl Serialize for LinkReason {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.text())
+    }
+}
+
+/// Between nodes.
+impl<'de> Deserialize<'de> for LinkReason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::ALL.into_iter().find(|known| known.text() == text).ok_or_else(|| D::Error::custom("of another version"))
     }
 }

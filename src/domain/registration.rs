@@ -169,7 +169,7 @@ impl StepFault {
         FAULTS.iter().find(|(_, known, ..)| *known == code).map_or(Self::NotStored, |(fault, ..)| *fault)
     }
 
-    fn passes(self) -> bool {
+    fn is_transient(self) -> bool {
         match self {
             Self::GoogleUnavailable
             | Self::CheckInUnreadable
@@ -205,8 +205,8 @@ pub struct StepFailure {
 
 impl StepFailure {
     /// True if another attempt without any change may succeed.
-    pub fn passes(&self) -> bool {
-        self.fault.passes() && self.answer.as_deref() != Some(TOO_MANY_REGISTRATIONS)
+    pub fn is_transient(&self) -> bool {
+        self.fault.is_transient() && self.answer.as_deref() != Some(TOO_MANY_REGISTRATIONS)
     }
 }
 
@@ -245,15 +245,16 @@ mod tests {
 
     #[test]
     fn a_device_with_too_many_registrations_is_not_tried_again() {
-        let passes = |fault, answer: Option<&str>| {
+        let is_transient = |fault, answer: Option<&str>| {
             let answer = answer.map(str::to_owned);
-            StepFailure { step: RegistrationStep::PushAddress, fault, answer }.passes()
+            StepFailure { step: RegistrationStep::PushAddress, fault, answer }.is_transient()
         };
         assert!(
-            passes(StepFault::PushAddressRefused, Some("status_500")) && passes(StepFault::PhoneRegistration, None)
+            is_transient(StepFault::PushAddressRefused, Some("status_500"))
+                && is_transient(StepFault::PhoneRegistration, None)
         );
-        assert!(!passes(StepFault::PushAddressRefused, Some(TOO_MANY_REGISTRATIONS)));
-        assert!(!passes(StepFault::LoginNotTaken, Some("status_403")));
+        assert!(!is_transient(StepFault::PushAddressRefused, Some(TOO_MANY_REGISTRATIONS)));
+        assert!(!is_transient(StepFault::LoginNotTaken, Some("status_403")));
     }
 
     #[test]

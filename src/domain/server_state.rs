@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::domain::{
@@ -26,7 +26,7 @@ use crate::domain::{
 };
 
 /// A member of the paired player's team.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
     pub name: String,
@@ -61,7 +61,7 @@ pub struct TeamHead {
 }
 
 /// The connection to the game server, as users see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionState {
     Connecting,
@@ -71,17 +71,20 @@ pub enum ConnectionState {
     Rejected,
     NoCredentials,
     Paused,
+    /// The game server takes no more links from us; by `nextAttemptAt` it is this one's turn.
+    Waiting,
 }
 
 impl ConnectionState {
     /// Every state and its word, as in JSON.
-    pub const WORDS: [(Self, &'static str); 6] = [
+    pub const WORDS: [(Self, &'static str); 7] = [
         (Self::Connecting, "connecting"),
         (Self::Connected, "connected"),
         (Self::Unreachable, "unreachable"),
         (Self::Rejected, "rejected"),
         (Self::NoCredentials, "no_credentials"),
         (Self::Paused, "paused"),
+        (Self::Waiting, "waiting"),
     ];
 }
 

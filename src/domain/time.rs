@@ -9,7 +9,7 @@ use std::{
 
 use chrono::{DateTime, Datelike as _, NaiveDateTime, ParseError, SecondsFormat, TimeDelta, Timelike as _, Utc};
 use diesel::{deserialize::FromSqlRow, expression::AsExpression};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -231,6 +231,20 @@ impl Moment {
     /// The moment that has this time of day, if the wall clock was not set since.
     pub fn at(self, stamp: Timestamp) -> Self {
         Self { steady: self.steady - (self.stamp - stamp), stamp }
+    }
+}
+
+/// As its time of day: the steady clock of another process is another one.
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        exact(&self.stamp, serializer)
+    }
+}
+
+/// On no steady clock: [`Moment::at`] brings it to that of the reader.
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Timestamp::deserialize(deserializer).map(Self::from)
     }
 }
 
