@@ -45,6 +45,9 @@ pub struct AlarmNotice {
     pub kind: EventKind,
     /// Id of the incident, or of the event in the timeline; of a test and of what is no event, an id of its own.
     pub incident: String,
+    /// Ids of incidents that turned out to be parts of this one, newest first: what was said of them goes on under its id.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
     pub server_id: String,
     pub server_name: String,
     /// Name of the alarm; of another event, what it says in one line.
@@ -161,6 +164,7 @@ pub mod tests {
             replaces: None,
             kind: EventKind::Raid,
             incident: "0193aa0b-6c7d-7e8f-9a0b-1c2d3e4f5a6b".to_owned(),
+            parts: Vec::new(),
             server_id: "server".to_owned(),
             server_name: "Demo <b>Island</b>\u{202e}".to_owned(),
             alarm_name: "Front @everyone door".to_owned(),
@@ -180,6 +184,13 @@ pub mod tests {
     fn a_link_leads_to_the_place_of_the_alarm() {
         assert_eq!(dashboard_at("a-1", Some((1_000.4, 0.0))), "/#server=a-1&x=1000&y=0");
         assert_eq!(dashboard_at("a-1", None), "/#server=a-1");
+    }
+
+    #[test]
+    fn the_parts_of_a_raid_are_named_if_it_has_any() {
+        let whole = AlarmNotice { parts: vec!["part".to_owned()], ..notice(NoticeEvent::Acknowledged) };
+        let [whole, plain] = [whole, notice(NoticeEvent::Acknowledged)].map(|one| serde_json::to_value(one).unwrap());
+        assert_eq!((&whole["parts"], plain.get("parts")), (&serde_json::json!(["part"]), None));
     }
 
     #[test]

@@ -32,7 +32,7 @@ words! {
 }
 
 words! {
-    /// The state of a channel.
+    /// Does a channel work? By the outcomes of its newest messages.
     #[derive(ToSchema)]
     pub enum ChannelState {
         Active = "active",
@@ -46,8 +46,8 @@ words! {
 }
 
 words! {
-    /// A fault of a channel.
-    #[derive(ToSchema)]
+    /// The reason for which a message did not get through.
+    #[derive(Deserialize, ToSchema)]
     pub enum ChannelFault {
         /// No answer, or a fault of the other side.
         Unavailable = "unavailable",
@@ -132,7 +132,7 @@ impl ChannelProof {
 
 impl ChannelFault {
     /// True if another attempt may succeed.
-    pub fn is_passing(self) -> bool {
+    pub fn is_transient(self) -> bool {
         matches!(self, Self::Unavailable | Self::Throttled | Self::Unreadable | Self::NoLink)
     }
 

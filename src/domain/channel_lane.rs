@@ -46,6 +46,8 @@ pub struct LaneLoad {
     pub hosts: Vec<String>,
     /// Origins that are [held](crate::domain::held_origins::HeldOrigins::held), each with its kind; the turns know none.
     pub origins: Vec<String>,
+    /// Ids of messages that are passed over; the turns know none.
+    pub messages: Vec<String>,
 }
 
 /// An attempt that is under way.
@@ -105,6 +107,7 @@ impl LaneTurns {
             users: full(&self.users, AT_ONCE_OF_USER),
             hosts: full(&self.hosts, lane.at_once_to_host()),
             origins: Vec::new(),
+            messages: Vec::new(),
         }
     }
 }

@@ -82,7 +82,7 @@ pub struct WebhookTemplate {
     pub body: String,
 }
 
-/// A header of a template.
+/// A header that the user adds to each request of a webhook.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TemplateHeader {
     /// Letters, digits, `-` and `_`; none that belongs to the connection, the form or the signature.
@@ -93,7 +93,7 @@ pub struct TemplateHeader {
     pub value: String,
 }
 
-/// Fault of a template.
+/// The reason for which a template is refused; the text follows the name of its field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateFault {
     #[error("has more than {MOST_HEADERS} headers")]

@@ -9,7 +9,7 @@ use crate::domain::public_address::is_public;
 /// Longest URL, characters.
 pub const MOST_CHARACTERS: usize = 2_048;
 
-/// Fault of a URL.
+/// The reason for which a URL is refused; the text follows the name of its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlFault {
     #[error("must be a URL of at most {MOST_CHARACTERS} characters")]

@@ -10,6 +10,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::{
@@ -51,7 +52,7 @@ impl BotReply {
 }
 
 /// The store of messages: texts by name, with places in braces.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BotMessages(Value);
 
 impl BotMessages {

@@ -15,7 +15,7 @@ const EPHEMERAL: u64 = 1 << 6;
 /// No previews of links.
 const SUPPRESS_EMBEDS: u64 = 1 << 2;
 
-/// An interaction.
+/// A call of the chat platform, when a user does something with the bot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interaction {
     /// The platform checks that the endpoint is there.

@@ -72,7 +72,7 @@ impl KindAtOrigin {
     }
 }
 
-/// Change of an origin.
+/// An origin is held from now on, or no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OriginChange {
     /// Held, because of this fault.

@@ -41,7 +41,7 @@ words! {
     }
 }
 
-/// Place of a device.
+/// Position of a device on the map, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DevicePlace {
     /// Metres from the south-west corner; `null` while the place is unknown.

@@ -284,7 +284,7 @@ pub const NOTE_CATEGORIES: [&str; NoteCategory::WORDS.len() + 1] = {
 };
 
 words! {
-    /// Source of a note.
+    /// Maker of a note on the map.
     pub enum NoteSource {
         /// Placed in the game.
         Game = "game",

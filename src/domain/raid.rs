@@ -1,6 +1,7 @@
 //! Alarms to raid incidents: the first trigger is announced at once, repeats raise its count, and none is lost.
 
 mod due;
+pub mod handing_over;
 mod merging;
 mod tracked;
 
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
 
-pub use self::tracked::LATE;
+pub use self::tracked::{LATE, TriggerTime};
 use self::tracked::{OVERFLOW, QUIET, SAME_TRIGGER, Tracked, heard};
 use crate::domain::{
     ids::UserId,
@@ -85,20 +86,19 @@ impl Raids {
         self.incidents.get(incident)?.title.as_deref()
     }
 
-    /// An alarm seen on the live link. One that rose unseen, at any time since the link was lost, is the trigger that a
-    /// push has reported since, if any.
+    /// An alarm seen on the live link. One whose time is not known is the trigger that a push has reported since, if any.
     pub fn alarm(
         &mut self,
         id: &str,
         name: &str,
         place: &DevicePlace,
-        unseen_since: Option<Moment>,
+        time: TriggerTime,
         now: Moment,
         new_id: impl FnOnce() -> String,
     ) -> AlarmOutcome {
-        let takes = |tracked: &Tracked| tracked.takes_on_link(unseen_since, now);
+        let takes = |tracked: &Tracked| tracked.takes_on_link(time, now);
         if let Some((incident, tracked)) = self.find(|tracked| tracked.incident.alarm_id == id && takes(tracked)) {
-            if !unseen_since.is_some_and(|since| tracked.is_pushed_since(since)) {
+            if !tracked.is_pushed_as(time, now) {
                 tracked.seen_on_link(now);
             }
             let first = tracked.incident.paths.insert(AlarmPath::Link);
@@ -106,11 +106,11 @@ impl Raids {
             let message = tracked.due(&incident, now);
             return AlarmOutcome::merged(incident, first, renamed, message);
         }
-        if let Some((pushed, certainty)) = self.known_by_push(id, name, unseen_since, now)
+        if let Some((pushed, certainty)) = self.known_by_push(id, name, time, now)
             && let Some(tracked) = self.incidents.get_mut(&pushed)
         {
             // The push came first: its incident is this alarm's.
-            if !unseen_since.is_some_and(|since| tracked.is_pushed_since(since)) {
+            if !tracked.is_pushed_as(time, now) {
                 tracked.seen_on_link(now);
             }
             tracked.title.get_or_insert_with(|| tracked.incident.alarm_name.clone());
@@ -277,15 +277,9 @@ impl Raids {
     }
 
     /// The incident that only pushes have reported and that is this alarm's.
-    fn known_by_push(
-        &self,
-        device: &str,
-        name: &str,
-        unseen_since: Option<Moment>,
-        now: Moment,
-    ) -> Option<(String, Certainty)> {
+    fn known_by_push(&self, device: &str, name: &str, time: TriggerTime, now: Moment) -> Option<(String, Certainty)> {
         let pushed = self.incidents.iter().filter(|(_, tracked)| tracked.is_pushed());
-        let takes = |tracked: &Tracked| !tracked.is_overflow() && tracked.takes_on_link(unseen_since, now);
+        let takes = |tracked: &Tracked| !tracked.is_overflow() && tracked.takes_on_link(time, now);
         let exact = pushed.clone().filter(|(_, tracked)| takes(tracked));
         let exact = exact.filter_map(|(id, tracked)| {
             let is_named = tracked.is_named(name);
@@ -300,8 +294,7 @@ impl Raids {
         }
         let likely = pushed.filter(|(_, tracked)| {
             let is_of_now = tracked.is_unmatched(AlarmPath::Push, now)
-                || tracked.incident.ended_at.is_none()
-                    && unseen_since.is_some_and(|since| tracked.is_pushed_since(since));
+                || tracked.incident.ended_at.is_none() && tracked.is_pushed_as(time, now);
             is_of_now && self.owner(&tracked.incident.alarm_name).is_none()
         });
         only_unanswered(likely)

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::domain::{change::Section, words::words};
 
 words! {
-    /// A key of the state.
+    /// A part of the state that a client may subscribe to by itself.
     #[derive(Deserialize, ToSchema)]
     pub enum StateKey {
         Server = "server",

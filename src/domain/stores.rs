@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::domain::{items::Catalogue, raid_cost, words::words};
 
 words! {
-    /// The name of a store.
+    /// A document of the service that admins change.
     #[derive(PartialOrd, Ord, Hash, ToSchema)]
     pub enum StoreName {
         /// Texts of the dashboard and the bot, with places in braces.

@@ -24,7 +24,7 @@ words! {
 }
 
 words! {
-    /// Status of a subscription.
+    /// Status of a subscription, in the payment provider's words.
     #[derive(ToSchema)]
     pub enum SubscriptionStatus {
         Active = "ACTIVE",

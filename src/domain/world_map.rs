@@ -12,7 +12,7 @@ pub struct WorldMap {
     pub drawing: MapDrawing,
 }
 
-/// Drawing of the map.
+/// The picture of the map and the colour around it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MapDrawing {
     /// Colour around the picture, `#` and hex digits.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::TimeDelta;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::time::Moment;
 
@@ -10,14 +11,14 @@ use crate::domain::time::Moment;
 const DEBOUNCE: TimeDelta = TimeDelta::seconds(1);
 
 /// The last known values of a game server's alarms. Only devices that are paired come here, so they bound it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Alarms {
     known: HashMap<String, Alarm>,
     /// When the link before this one was lost.
     link_lost_at: Option<Moment>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Alarm {
     value: bool,
     /// From before the start: what has happened since is not known.
@@ -42,6 +43,17 @@ impl Alarms {
         if !self.known.contains_key(device_id) {
             self.known.insert(device_id.to_owned(), Alarm { value, remembered: true, ..Alarm::default() });
         }
+    }
+
+    /// Takes in what another process knew, which is newer than what was stored.
+    pub fn take_over(&mut self, others: Self, now: Moment) {
+        let here = |at: Option<Moment>| at.map(|at| now.at(at.stamp));
+        let alarms = others.known.into_iter().map(|(device_id, alarm)| {
+            let (triggered_at, unseen_since) = (here(alarm.triggered_at), here(alarm.unseen_since));
+            (device_id, Alarm { triggered_at, unseen_since, ..alarm })
+        });
+        self.known.extend(alarms);
+        self.link_lost_at = here(others.link_lost_at);
     }
 
     /// The value as it was last seen or stored.
@@ -222,6 +234,24 @@ mod tests {
         assert!(!alarms.answered_late("7", true, 0, at(0)));
         assert!(!alarms.changed("7", false, 1, at(0)));
         assert!(!alarms.answered_late("7", true, 0, at(5_000)), "it was on when first asked");
+    }
+
+    #[test]
+    fn an_alarm_that_another_process_knew_goes_on() {
+        let mut before = Alarms::new();
+        assert!(!before.answered("7", false, at(0)) && before.changed("7", true, 1, at(1_000)));
+        let others = serde_json::to_string(&before).unwrap();
+        // The steady clock of each process is its own.
+        let now = Moment::new(TimeDelta::seconds(3), at(60_000).stamp);
+        let mut alarms = Alarms::new();
+        alarms.remember("7", false);
+        alarms.remember("8", true);
+        alarms.take_over(serde_json::from_str(&others).unwrap(), now);
+        let lost_at = now.at(at(30_000).stamp);
+        alarms.link_up(Some(lost_at));
+        assert_eq!((alarms.value("8"), alarms.unseen_since("7")), (Some(true), Some(lost_at)));
+        assert!(!alarms.answered("7", true, now), "it was on");
+        assert!(!alarms.changed("7", false, 1, now) && alarms.changed("7", true, 2, now));
     }
 
     #[test]

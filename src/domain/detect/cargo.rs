@@ -1,6 +1,7 @@
 //! The cargo ship: on its way in, docking at harbours, leaving.
 
 use chrono::TimeDelta;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
@@ -22,7 +23,7 @@ const CASTS_OFF: f64 = 2.0;
 /// From its arrival until it turns to leave the map (the game's default).
 const EGRESS_AFTER: TimeDelta = TimeDelta::minutes(50);
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Ship {
     track: Track,
     /// When it turns to leave; `None` when that was reported or its arrival was not seen.
@@ -30,7 +31,7 @@ struct Ship {
     dock: Option<Dock>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Dock {
     harbor: String,
     x: f64,
@@ -39,12 +40,24 @@ struct Dock {
     since: Option<Moment>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Cargo(Sightings<u64, Ship>);
 
 impl Cargo {
     pub(super) fn new() -> Self {
         Self(Sightings::new(16))
+    }
+
+    pub(super) fn take_over(&mut self, mut other: Self, now: Moment) {
+        let here = |at: Option<Moment>| at.map(|at| now.at(at.stamp));
+        for ship in other.0.present_mut() {
+            ship.track.bring_to(now);
+            ship.egress_at = here(ship.egress_at);
+            if let Some(dock) = &mut ship.dock {
+                dock.since = here(dock.since);
+            }
+        }
+        self.0.take_over(other.0, now);
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {

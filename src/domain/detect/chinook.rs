@@ -1,6 +1,7 @@
 //! The chinook: it crosses the map, or it brings heavy scientists to an oil rig, which is all that is ever seen of the
 //! rig.
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
@@ -8,7 +9,7 @@ use super::{
     oil_rig::OilRigs,
     presence::{Sighting, Sightings},
 };
-use crate::domain::{grid::CELL, map::Marker, world_event::EventKind};
+use crate::domain::{grid::CELL, map::Marker, time::Moment, world_event::EventKind};
 
 /// A new chinook this close to a rig was called there, metres.
 const NEW_REACH: f64 = 550.0;
@@ -19,7 +20,7 @@ const KNOWN_REACH: f64 = 150.0;
 /// A new chinook further out than this has just been made, metres beyond the edge.
 const ARRIVES_BEYOND: f64 = 4.0 * CELL;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Chinook {
     x: f64,
     y: f64,
@@ -27,12 +28,16 @@ struct Chinook {
     was_called: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Chinooks(Sightings<u64, Chinook>);
 
 impl Chinooks {
     pub(super) fn new() -> Self {
         Self(Sightings::new(32))
+    }
+
+    pub(super) fn take_over(&mut self, other: Self, now: Moment) {
+        self.0.take_over(other.0, now);
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, rigs: &mut OilRigs, events: &mut Events) {

@@ -1,20 +1,25 @@
 //! Locked crates with a marker of their own, as some servers send them.
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
     events::Events,
     presence::{Sighting, Sightings},
 };
-use crate::domain::{map::Marker, world_event::EventKind};
+use crate::domain::{map::Marker, time::Moment, world_event::EventKind};
 
 /// The crates, with their last place.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Crates(Sightings<u64, (f64, f64)>);
 
 impl Crates {
     pub(super) fn new() -> Self {
         Self(Sightings::new(64))
+    }
+
+    pub(super) fn take_over(&mut self, other: Self, now: Moment) {
+        self.0.take_over(other.0, now);
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {

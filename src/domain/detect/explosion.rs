@@ -1,5 +1,6 @@
 //! Explosions, which older servers mark when a helicopter or tank is destroyed.
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
@@ -7,14 +8,18 @@ use super::{
     heli::Heli,
     presence::{Sighting, Sightings},
 };
-use crate::domain::{map::Marker, world_event::EventKind};
+use crate::domain::{map::Marker, time::Moment, world_event::EventKind};
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Explosions(Sightings<u64, ()>);
 
 impl Explosions {
     pub(super) fn new() -> Self {
         Self(Sightings::new(256))
+    }
+
+    pub(super) fn take_over(&mut self, other: Self, now: Moment) {
+        self.0.take_over(other.0, now);
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, heli: &Heli, events: &mut Events) {

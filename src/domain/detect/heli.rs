@@ -1,12 +1,13 @@
 //! The patrol helicopter: on the map, gone, or shot down.
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
     events::Events,
     presence::{Sighting, Sightings},
 };
-use crate::domain::{grid::CELL, map::Marker, world_event::EventKind};
+use crate::domain::{grid::CELL, map::Marker, time::Moment, world_event::EventKind};
 
 /// A new helicopter further out than this has just been made, metres beyond the edge.
 const ARRIVES_BEYOND: f64 = 4.0 * CELL;
@@ -17,18 +18,22 @@ const LEAVING_BAND: f64 = CELL;
 /// An explosion this close to where it was lost is its crash, metres.
 const CRASH_REACH: f64 = 400.0;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Helicopter {
     x: f64,
     y: f64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Heli(Sightings<u64, Helicopter>);
 
 impl Heli {
     pub(super) fn new() -> Self {
         Self(Sightings::new(16))
+    }
+
+    pub(super) fn take_over(&mut self, other: Self, now: Moment) {
+        self.0.take_over(other.0, now);
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     cargo::Cargo,
     chinook::Chinooks,
@@ -21,8 +23,8 @@ use crate::domain::{
     world_event::WorldEvent,
 };
 
-/// See the module.
-#[derive(Debug)]
+/// See the module. As they are handed over, they have no shops, which are many.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct MapDetectors {
     cargo: Cargo,
     heli: Heli,
@@ -31,13 +33,20 @@ pub struct MapDetectors {
     crates: Crates,
     vendor: Vendor,
     explosions: Explosions,
+    #[serde(skip, default = "Shops::new")]
     shops: Shops,
+    /// The first shops that are shown only show how things are.
+    #[serde(skip)]
+    shops_unknown: bool,
     /// Taken from the latest answer, for events that come without one.
     map_size: u32,
     primed: bool,
+    #[serde(skip)]
     gap: LinkGap,
+    #[serde(skip)]
     reports: Reports,
     /// Start of the time in which answers show neither shops, which they did before, nor events.
+    #[serde(skip)]
     silent_since: Option<Moment>,
 }
 
@@ -53,6 +62,7 @@ impl Default for MapDetectors {
             vendor: Vendor::new(),
             explosions: Explosions::new(),
             shops: Shops::new(),
+            shops_unknown: false,
             map_size: 0,
             primed: false,
             gap: LinkGap::default(),
@@ -63,6 +73,20 @@ impl Default for MapDetectors {
 }
 
 impl MapDetectors {
+    /// Goes on with what the detectors of another process followed, whose link was lost then.
+    pub fn take_over(&mut self, other: Self, lost_at: Moment, now: Moment) {
+        let Self { cargo, heli, chinooks, oil_rigs, crates, vendor, explosions, map_size, primed, .. } = other;
+        self.cargo.take_over(cargo, now);
+        self.heli.take_over(heli, now);
+        self.chinooks.take_over(chinooks, now);
+        self.oil_rigs.take_over(oil_rigs, now);
+        self.crates.take_over(crates, now);
+        self.vendor.take_over(vendor, now);
+        self.explosions.take_over(explosions, now);
+        (self.map_size, self.primed, self.shops_unknown) = (map_size, primed, true);
+        self.link_lost(lost_at);
+    }
+
     /// A complete answer of markers, by the game's marker id.
     pub fn markers<'a>(
         &mut self,
@@ -104,9 +128,10 @@ impl MapDetectors {
         }
         self.explosions.sweep(&mut events);
         // The first that are shown again have been there all the while.
-        events.priming = priming || self.reports.shops == Reported::No;
+        events.priming = priming || self.shops_unknown || self.reports.shops == Reported::No;
         // The many come last, so that they crowd out nothing when the events of a call run out.
         self.shops.answer(markers.filter(|(_, marker)| marker.kind == MarkerKind::VendingMachine), &mut events);
+        self.shops_unknown &= !self.shops.is_any_known();
         events.finish()
     }
 
@@ -206,6 +231,24 @@ mod tests {
         for seconds in [80, 90, 100, 110] {
             assert_eq!(timeline.actions(seconds, &[(2, marker(MarkerKind::PatrolHelicopter, 10.0, 0.0))]), [""; 0]);
         }
+    }
+
+    #[test]
+    fn another_process_goes_on_as_after_a_short_gap_but_for_shops() {
+        let mut timeline = Timeline::new(3000).with(monument("large_oil_rig", 100.0, 100.0));
+        timeline.primed();
+        let ship = (1, marker(MarkerKind::CargoShip, -900.0, 0.0));
+        let wood = (3, shop(10.0, 0.0, "Wood", &[(1, 10, 5, 3)]));
+        let before = [ship.clone(), (2, marker(MarkerKind::Chinook, 100.0, 100.0)), wood.clone()];
+        assert_eq!(timeline.actions(5, &before), ["entered", "called", "opened"]);
+        timeline.hand_over(10, 13);
+        let stone = (4, shop(20.0, 0.0, "Stone", &[(2, 10, 5, 3)]));
+        let after = [ship.clone(), (5, marker(MarkerKind::PatrolHelicopter, 10.0, 0.0)), wood, stone.clone()];
+        assert_eq!(timeline.actions(13, &after), ["located"], "the chinook may come back");
+        assert_eq!(timeline.tick(5 + 300), ["crate_unlocks_soon"]);
+        assert_eq!(timeline.tick(5 + 3_000), ["ready", "egress"]);
+        // Once they are known.
+        assert_eq!(timeline.actions(3_006, &[ship, stone, (6, shop(30.0, 0.0, "Ore", &[(3, 1, 5, 3)]))]), ["opened"]);
     }
 
     #[test]

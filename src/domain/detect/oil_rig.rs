@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 
 use super::events::Events;
@@ -33,6 +34,11 @@ pub(super) struct OilRigs(BTreeMap<(u64, u64), OilRig>);
 impl OilRigs {
     pub(super) fn new() -> Self {
         Self(BTreeMap::new())
+    }
+
+    pub(super) fn take_over(&mut self, other: Self, now: Moment) {
+        let here = |rig: OilRig| OilRig { unlocks_at: now.at(rig.unlocks_at.stamp), ..rig };
+        self.0 = other.0.into_iter().take(MAX_RIGS).map(|(key, rig)| (key, here(rig))).collect();
     }
 
     /// Heavy scientists come to this rig now. Nothing happens while its crate is locked already.
@@ -72,6 +78,36 @@ impl OilRigs {
             rig.done = rig.due(now);
         }
         self.0.retain(|_, rig| rig.done < STAGES.len());
+    }
+}
+
+/// A rig whose timer runs, for another process.
+#[derive(Serialize, Deserialize)]
+struct RunningRig {
+    token: String,
+    /// Bits of its position.
+    key: (u64, u64),
+    unlocks_at: Moment,
+    done: usize,
+}
+
+impl Serialize for OilRigs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let running = |(key, rig): (&(u64, u64), &OilRig)| {
+            let OilRig { monument, unlocks_at, done } = rig;
+            RunningRig { token: monument.token().to_owned(), key: *key, unlocks_at: *unlocks_at, done: *done }
+        };
+        serializer.collect_seq(self.0.iter().map(running))
+    }
+}
+
+impl<'de> Deserialize<'de> for OilRigs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let rig = |RunningRig { token, key, unlocks_at, done }: RunningRig| {
+            let monument = Monument::new(&token, f64::from_bits(key.0), f64::from_bits(key.1))?;
+            Some((key, OilRig { monument, unlocks_at, done }))
+        };
+        Ok(Self(Vec::deserialize(deserializer)?.into_iter().filter_map(rig).collect()))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::domain::time::Moment;
 
@@ -20,7 +21,7 @@ const MAX_GONE: usize = 256;
 
 /// Things of one kind by key, over successive answers. Each answer: [`Sightings::see`] for all in it, then
 /// [`Sightings::sweep`]. Most kinds have one thing or none, so they are in vectors, which are small.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sightings<K, T> {
     /// First those that were known before the current answer, in the order of their keys; then those that are new in
     /// it, in the order of theirs.
@@ -32,7 +33,7 @@ pub(super) struct Sightings<K, T> {
     gone: BTreeMap<K, (T, Moment)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry<K, T> {
     key: K,
     value: T,
@@ -42,7 +43,7 @@ struct Entry<K, T> {
     missing: Option<Box<Missing>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Missing {
     answers: u32,
     since: Moment,
@@ -127,6 +128,14 @@ impl<K: Ord, T> Sightings<K, T> {
         self.present.iter().map(|entry| (&entry.key, &entry.value))
     }
 
+    /// Takes in the present things of another process. Call it before the first answer.
+    pub(super) fn take_over(&mut self, other: Self, now: Moment) {
+        for Entry { key, value, .. } in other.present {
+            self.see(key, || value);
+        }
+        self.sweep(now, true, |_, _| {});
+    }
+
     pub(super) fn contains(&self, key: &K) -> bool {
         self.get(key).is_some()
     }
@@ -143,6 +152,22 @@ impl<K: Ord, T> Sightings<K, T> {
     pub(super) fn absent(&self) -> impl Iterator<Item = &T> {
         let missing = self.present.iter().filter(|entry| entry.missing.is_some()).map(|entry| &entry.value);
         missing.chain(self.gone.values().map(|(value, _)| value))
+    }
+}
+
+/// The present things alone, for another process.
+impl<K: Serialize, T: Serialize> Serialize for Sightings<K, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.present.iter().map(|entry| (&entry.key, &entry.value)))
+    }
+}
+
+/// Only for [`Sightings::take_over`]: nothing is followed.
+impl<'de, K: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for Sightings<K, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let things = Vec::<(K, T)>::deserialize(deserializer)?;
+        let present = things.into_iter().map(|(key, value)| Entry { key, value, round: 0, missing: None }).collect();
+        Ok(Self { present, known: 0, limit: 0, round: 0, gone: BTreeMap::new() })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The team: who joined, left, came online, died.
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
@@ -21,7 +22,7 @@ const MAX_MEMBERS: u32 = 256;
 const LONGEST_NAME: usize = 64;
 
 /// The facts by which a member is compared.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Known {
     name: String,
     at: Option<(f64, f64)>,
@@ -29,6 +30,14 @@ struct Known {
     alive: bool,
     spawned_at: Option<Timestamp>,
     died_at: Option<Timestamp>,
+}
+
+/// Memory of a detector, for the one of another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TeamMemory {
+    members: Sightings<u64, Known>,
+    leader: Option<String>,
+    primed: bool,
 }
 
 /// Compares the lists of one team.
@@ -47,6 +56,20 @@ impl Default for TeamDetector {
 }
 
 impl TeamDetector {
+    /// The detector of this memory, whose link was lost then.
+    pub fn remembering(memory: TeamMemory, lost_at: Moment, now: Moment) -> Self {
+        let TeamMemory { members, leader, primed } = memory;
+        let mut detector = Self { leader, primed, ..Self::default() };
+        detector.members.take_over(members, now);
+        detector.link_lost(lost_at);
+        detector
+    }
+
+    /// Its memory.
+    pub fn memory(&self) -> TeamMemory {
+        TeamMemory { members: self.members.clone(), leader: self.leader.clone(), primed: self.primed }
+    }
+
     /// A complete list of the team, by SteamID64, and its leader's. The first one primes.
     pub fn answer<'a>(
         &mut self,
@@ -187,8 +210,12 @@ fn position(member: &Member) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::{TeamDetector, TeamMemory};
     use crate::domain::{
-        detect::testing::{Timeline, at},
+        detect::{
+            EventWindow, MapContext,
+            testing::{Timeline, at},
+        },
         server_state::Member,
         world_event::EventKind,
     };
@@ -308,6 +335,35 @@ mod tests {
         for seconds in [10, 15, 20, 25] {
             assert_eq!(timeline.team(seconds, &CAT.to_string(), &[member(ANN), member(CAT), member(DAN)]), [""; 0]);
         }
+    }
+
+    /// The titles of what a detector reports.
+    fn titles(detector: &mut TeamDetector, seconds: i64, members: &[(u64, Member)]) -> Vec<String> {
+        let (around, leader) = (MapContext { map_size: 3_000, monuments: &[] }, ANN.to_string());
+        let members = members.iter().map(|(id, member)| (*id, member));
+        let events = detector.answer(&around, Some(&leader), members, at(seconds), &mut EventWindow::default());
+        events.into_iter().map(|event| event.title).collect()
+    }
+
+    #[test]
+    fn a_list_is_compared_with_what_another_process_remembers() {
+        let offline = |id| edited(id, |member| member.online = false);
+        let mut before = TeamDetector::default();
+        assert_eq!(titles(&mut before, 0, &[member(ANN), member(BOB), offline(CAT), member(DAN)]), [""; 0]);
+        // Dan is missing, perhaps for an answer only.
+        assert_eq!(titles(&mut before, 5, &[member(ANN), member(BOB), offline(CAT)]), [""; 0]);
+        let memory: TeamMemory = serde_json::from_str(&serde_json::to_string(&before.memory()).unwrap()).unwrap();
+        let now = [member(ANN), offline(BOB), member(CAT)];
+        let mut after = TeamDetector::remembering(memory.clone(), at(6), at(10));
+        after.link_up(at(12));
+        assert_eq!(titles(&mut after, 12, &now), ["Bob went offline", "Cat came online"]);
+        let later: Vec<String> =
+            [15, 18, 21].into_iter().flat_map(|seconds| titles(&mut after, seconds, &now)).collect();
+        assert_eq!(later, ["Dan left the team"]);
+        // The first list after a long gap only shows how things are.
+        let mut late = TeamDetector::remembering(memory, at(6), at(10));
+        late.link_up(at(67));
+        assert_eq!(titles(&mut late, 67, &now), [""; 0]);
     }
 
     #[test]

@@ -112,6 +112,14 @@ impl Timeline {
         self.team.link_up(at(seconds));
     }
 
+    /// The detectors of another process follow the map from now on, whose link came up then.
+    pub(super) fn hand_over(&mut self, lost_at: i64, up_at: i64) {
+        let memory = serde_json::to_string(&self.map).expect("JSON");
+        self.map = MapDetectors::default();
+        self.map.take_over(serde_json::from_str(&memory).expect("JSON"), at(lost_at), at(up_at));
+        self.map.link_up(at(up_at));
+    }
+
     pub(super) fn wiped(&mut self) {
         self.map.wiped();
         self.team.wiped();

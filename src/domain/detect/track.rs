@@ -1,6 +1,7 @@
 //! Movement of a marker.
 
 use chrono::TimeDelta;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::{map::Marker, time::Moment};
 
@@ -11,7 +12,7 @@ const STILL: f64 = 0.5;
 const BETWEEN_LOOKS: TimeDelta = TimeDelta::seconds(2);
 
 /// The last place of a mover, and whether it moves.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Track {
     pub(super) x: f64,
     pub(super) y: f64,
@@ -31,6 +32,11 @@ impl Track {
     pub(super) fn new(marker: &Marker, now: Moment) -> Self {
         let (x, y) = marker.place.metres();
         Self { x, y, moving: None, since: now }
+    }
+
+    /// Brings a track of another process to the clock of this one.
+    pub(super) fn bring_to(&mut self, now: Moment) {
+        self.since = now.at(self.since.stamp);
     }
 
     /// Looks again.

@@ -1,5 +1,6 @@
 //! The travelling vendor: on the road, halted, gone.
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
@@ -7,14 +8,19 @@ use super::{
     presence::{Sighting, Sightings},
     track::{Track, Turn},
 };
-use crate::domain::{map::Marker, world_event::EventKind};
+use crate::domain::{map::Marker, time::Moment, world_event::EventKind};
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Vendor(Sightings<u64, Track>);
 
 impl Vendor {
     pub(super) fn new() -> Self {
         Self(Sightings::new(16))
+    }
+
+    pub(super) fn take_over(&mut self, mut other: Self, now: Moment) {
+        other.0.present_mut().for_each(|track| track.bring_to(now));
+        self.0.take_over(other.0, now);
     }
 
     pub(super) fn see(&mut self, id: u64, marker: &Marker, events: &mut Events) {

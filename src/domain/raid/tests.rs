@@ -3,7 +3,7 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
-use super::{AlarmOutcome, IncidentChange, Raids};
+use super::{AlarmOutcome, IncidentChange, Raids, TriggerTime};
 use crate::domain::{
     incident::{AlarmPath, DevicePlace, Raid},
     time::{Moment, Timestamp},
@@ -45,8 +45,17 @@ impl Timeline {
 
     /// An alarm that the first answer of a link shows to be on, which was off when the link before was lost.
     fn unseen(&mut self, id: &str, name: &str, since: i64, milliseconds: i64) -> AlarmOutcome {
+        self.alarm_of(id, name, TriggerTime::AfterGap(at(since)), milliseconds)
+    }
+
+    /// An alarm by a broadcast that may have waited since then.
+    fn waited(&mut self, id: &str, name: &str, since: i64, milliseconds: i64) -> AlarmOutcome {
+        self.alarm_of(id, name, TriggerTime::Waited(at(since)), milliseconds)
+    }
+
+    fn alarm_of(&mut self, id: &str, name: &str, time: TriggerTime, milliseconds: i64) -> AlarmOutcome {
         let new = self.new_id();
-        self.raids.alarm(id, name, &DevicePlace::default(), Some(at(since)), at(milliseconds), || new)
+        self.raids.alarm(id, name, &DevicePlace::default(), time, at(milliseconds), || new)
     }
 
     fn pushed(&mut self, title: &str, milliseconds: i64) -> Vec<Raid> {
@@ -72,7 +81,7 @@ impl Timeline {
 }
 
 fn alarm(raids: &mut Raids, id: &str, name: &str, now: Moment, new: &str) -> AlarmOutcome {
-    raids.alarm(id, name, &DevicePlace::default(), None, now, || new.to_owned())
+    raids.alarm(id, name, &DevicePlace::default(), TriggerTime::Now, now, || new.to_owned())
 }
 
 fn messages(changes: Vec<IncidentChange>) -> Vec<Raid> {

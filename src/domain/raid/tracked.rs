@@ -22,6 +22,16 @@ pub const LATE: TimeDelta = TimeDelta::minutes(20);
 /// `alarmId` of the incident that they share.
 pub(super) const OVERFLOW: &str = "push";
 
+/// The time of a trigger on the live link, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerTime {
+    Now,
+    /// The first answer after a gap shows it: at any time since the link was lost.
+    AfterGap(Moment),
+    /// A broadcast says it that may have waited since then.
+    Waited(Moment),
+}
+
 /// An incident, and what decides its next message.
 #[derive(Debug)]
 pub(super) struct Tracked {
@@ -56,16 +66,31 @@ impl Tracked {
         is_near && (!is_over && !is_late || self.is_unmatched(other, at))
     }
 
-    /// As [`Self::takes`], for a trigger on the link; one that rose unseen may have been reported by a push at any time
+    /// As [`Self::takes`], for a trigger on the link; one whose time is not known may have been reported by a push at any time
     /// since then, and its incident may be over.
-    pub(super) fn takes_on_link(&self, unseen_since: Option<Moment>, now: Moment) -> bool {
-        unseen_since.is_some_and(|since| self.is_pushed_since(since)) || self.takes(AlarmPath::Link, now, now)
+    pub(super) fn takes_on_link(&self, time: TriggerTime, now: Moment) -> bool {
+        self.is_pushed_as(time, now) || self.takes(AlarmPath::Link, now, now)
     }
 
-    /// A push is, or may be, its latest trigger, and that was after this time.
-    pub(super) fn is_pushed_since(&self, since: Moment) -> bool {
+    /// A push is, or may be, its latest trigger, and is the one of this time. After a leap of the clock only one that the link has
+    /// not seen: the clock may have been set, and the trigger be new.
+    pub(super) fn is_pushed_as(&self, time: TriggerTime, now: Moment) -> bool {
+        match time {
+            TriggerTime::Now => false,
+            TriggerTime::AfterGap(since) => self.is_pushed_since(since, now),
+            TriggerTime::Waited(since) => {
+                // The steady clock stood still meanwhile: the time of day says what was before.
+                let is_after = self.last_trigger.stamp >= since.stamp && self.is_pushed_since(since, now);
+                is_after && matches!(self.unmatched, Some((AlarmPath::Push, _)))
+            }
+        }
+    }
+
+    fn is_pushed_since(&self, since: Moment, now: Moment) -> bool {
         let is_after = self.last_trigger - since >= TimeDelta::zero();
-        is_after && self.incident.paths.contains(&AlarmPath::Push) && !self.is_overflow()
+        // An incident of the last process lies in the future if the clock was set back: it was before.
+        let is_past = self.last_trigger - now <= QUIET;
+        is_after && is_past && self.incident.paths.contains(&AlarmPath::Push) && !self.is_overflow()
     }
 
     pub(super) fn is_unmatched(&self, path: AlarmPath, at: Moment) -> bool {

@@ -56,3 +56,39 @@ fn a_rise_that_neither_the_link_nor_a_push_reported_rings() {
     timeline.alarm("9", 2_000_000);
     assert!(timeline.unseen("9", "Front door", 2_001_000, 2_300_000).opened);
 }
+
+#[test]
+fn a_rise_that_the_link_missed_is_not_what_was_pushed_before_the_clock_was_set_back() {
+    let mut timeline = Timeline::new();
+    timeline.named_alarm("7", "Front door", 1_600_000);
+    timeline.pushed("Front door", 1_601_000);
+    timeline.tick(1_700_000);
+    let set_back = timeline.unseen("7", "Front door", 100_000, 170_000);
+    assert!(set_back.opened, "it would ring for no user: {set_back:?}");
+}
+
+#[test]
+fn a_broadcast_that_waited_is_the_trigger_that_only_a_push_reported() {
+    let (asleep, awake) = (100_000, 900_000);
+    let mut timeline = Timeline::new();
+    let opened = timeline.pushed("Front door", 150_000)[0].incident.clone();
+    timeline.tick(600_000);
+    for millisecond in [awake, awake + 2_000] {
+        let update = timeline.waited("7", "Front door", asleep, millisecond);
+        assert_eq!((update.incident.as_str(), update.opened), (opened.as_str(), false));
+    }
+    let incident = timeline.raids.get(&opened).unwrap();
+    assert_eq!((incident.count, incident.last_at, incident.paths.len()), (1, at(150_000).stamp, 2));
+    assert!(timeline.named_alarm("7", "Front door", awake + 10_000)[0].incident != opened, "a new one rings");
+}
+
+#[test]
+fn a_broadcast_that_waited_rings_if_no_push_was_of_it_alone() {
+    let mut timeline = Timeline::new();
+    timeline.named_alarm("7", "Front door", 150_000);
+    timeline.pushed("Front door", 151_000);
+    timeline.tick(600_000);
+    assert!(timeline.waited("7", "Front door", 100_000, 900_000).opened, "the link has seen what was pushed");
+    timeline.pushed("Gate", 950_000);
+    assert!(timeline.waited("8", "Gate", 960_000, 1_500_000).opened, "the push came before");
+}
