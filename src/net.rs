@@ -1,5 +1,6 @@
 //! Byte streams to clients and neighbours: TCP, or pipes within this process for simulations and tests. And how many
-//! of them clients may have, how long one may take for a request, how many requests one may make, and in which trace a request is.
+//! of them clients may have, how long one may take for a request, how many requests one may make, which guesses
+//! of them were wrong, and in which trace a request is.
 //!
 //! A [`Stream`] is a closed enum, not a trait: what the relay asks of it (`try_write` beside readiness) no trait offers,
 //! and the one predictable branch costs nothing beside a system call.
@@ -15,6 +16,7 @@ mod names;
 pub mod neighbour;
 mod network;
 pub mod refusals;
+pub mod shared_guesses;
 mod stream;
 mod timer;
 mod tls;

@@ -78,8 +78,23 @@ pub async fn inspection(vault: &Vault, pause: Duration) -> Result<UnreadableSecr
     Ok(unreadable)
 }
 
-/// Passes and inspections without end.
+/// This process reports what does not open, until it is dropped.
+struct ReportsHere(Vault);
+
+impl Drop for ReportsHere {
+    fn drop(&mut self) {
+        note_unreadable(&self.0, 0);
+    }
+}
+
+fn note_unreadable(vault: &Vault, count: usize) {
+    metrics::gauge!("companion_sealed_secrets_waiting").set(count as f64);
+    vault.set_unreadable(count);
+}
+
+/// Passes and inspections without end; where it ends, another node goes on with them.
 pub async fn run(vault: Vault) {
+    let _reports_here = ReportsHere(vault.clone());
     let (mut known, mut inspected) = (UnreadableSecrets::default(), None::<(Instant, Duration)>);
     loop {
         let mut rest = EVERY;
@@ -112,8 +127,7 @@ pub async fn run(vault: Vault) {
 
 /// Counts what does not open, and logs it when it is not what was known.
 fn report(vault: &Vault, known: &UnreadableSecrets, unreadable: &UnreadableSecrets) {
-    metrics::gauge!("companion_sealed_secrets_waiting").set(unreadable.count as f64);
-    vault.set_unreadable(unreadable.count);
+    note_unreadable(vault, unreadable.count);
     if known != unreadable {
         unreadable.named.iter().for_each(|unreadable| log::error!("{unreadable}"));
         log::error!("{} stored secrets cannot be opened; see `companion keys status`", unreadable.count);

@@ -18,7 +18,7 @@ use crate::{
     domain::plain_text::plain_text,
     game::{
         decoding::MessageDecoder,
-        link::{AskError, Broadcasts, ConnectError, Link, LinkEnded, Player, Route},
+        link::{AskError, Broadcasts, ConnectError, Link, LinkEnded, Player, Route, Way},
         outbound::Outbound,
         wire::{AppEmpty, AppRequest, AppSendMessage},
     },
@@ -82,7 +82,9 @@ async fn connect(teammate: DemoTeammate) -> Result<(Link, Broadcasts), ConnectEr
     let outbound = Arc::new(Outbound::new(Clock::system(), true));
     let player = Player { id: player, token: SecretBox::new(Box::new(token)) };
     let route = Route { host, port, proxy: None, outbound };
-    Link::connect(&Network::system(), &MessageDecoder::on_threads(), &route, player).await
+    let network = Network::system();
+    let way = Way { peers: route.find(&network).await?, own: None, slot: () };
+    Link::connect(&network, &MessageDecoder::on_threads(), &route, way, player).await
 }
 
 /// Prints lines of the team's chat until the link ends.

@@ -50,7 +50,7 @@ pub struct ImageStore {
     directory: Option<PathBuf>,
 }
 
-/// An image that is kept.
+/// An image in the storage, opened: its size, and its bytes as they are read.
 pub struct KeptImage {
     pub bytes: u64,
     objects: Arc<dyn ObjectStore>,

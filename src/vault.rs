@@ -56,6 +56,8 @@ pub struct PushBundle {
     pub uploaded_at: Timestamp,
     /// The label that its helper device had.
     pub uploaded_by: Option<String>,
+    /// The game pushes nothing by it from then on.
+    pub expires_at: Timestamp,
 }
 
 /// Reasons for which there is no secret, without its content.
@@ -194,17 +196,21 @@ impl Vault {
 
     /// The key for pushes to browsers, which is made the first time.
     pub async fn vapid_key(&self, now: Timestamp) -> Result<VapidKey, VaultError> {
-        let sealer = self.sealer.clone();
-        let stored = self.pool.write(move |db| match vapid_keys::get(db)? {
-            Some(stored) => Ok(stored),
+        // Browsers are woken by it while the database takes nothing.
+        let stored = match self.pool.read(vapid_keys::get).await? {
+            Some(stored) => stored,
             None => {
-                let context = SecretKind::VapidKey.context(vapid_keys::ROW);
-                let sealed = sealer.seal(&context, VapidKey::generate().expose_secret());
-                let key = SealedVapidKey { sealed, key_version: sealer.key_version() };
-                vapid_keys::get_or_insert(db, &key, now)
+                let sealer = self.sealer.clone();
+                let make = move |db: &mut Db| -> Result<_, DbError> {
+                    let context = SecretKind::VapidKey.context(vapid_keys::ROW);
+                    let sealed = sealer.seal(&context, VapidKey::generate().expose_secret());
+                    let key = SealedVapidKey { sealed, key_version: sealer.key_version() };
+                    vapid_keys::get_or_insert(db, &key, now)
+                };
+                self.pool.write(make).await?
             }
-        });
-        let opened = SealedSecret::vapid_key(stored.await?).open(&self.sealer)?;
+        };
+        let opened = SealedSecret::vapid_key(stored).open(&self.sealer)?;
         Ok(VapidKey::read(&opened.plaintext).ok_or(OpenError::Damaged)?)
     }
 
@@ -218,19 +224,19 @@ impl Vault {
     pub async fn push_bundle(&self, user: &UserId, slot: Slot) -> Result<PushBundle, VaultError> {
         let (user, sealer) = (user.clone(), self.sealer.clone());
         // On a database thread: opening and sealing 64 KiB would hold up a worker.
-        let (secret, (uploaded_at, uploaded_by), opened) = self
+        let (secret, (uploaded_at, uploaded_by, expires_at), opened) = self
             .pool
             .read(move |db| {
                 let credential = push_credentials::get(db, &user)?.ok_or(DbError::NotFound)?;
                 let bundle = credential.bundle(slot).ok_or(DbError::NotFound)?;
                 let secret = SealedSecret::bundle(&credential.user_id, slot, bundle);
                 let opened = secret.open(&sealer).map(|opened| (secret.reseal(&sealer, &opened), opened));
-                Ok((secret, (bundle.uploaded_at, bundle.uploaded_by.clone()), opened))
+                Ok((secret, (bundle.uploaded_at, bundle.uploaded_by.clone(), bundle.expires_at), opened))
             })
             .await?;
         let (resealed, opened) = opened?;
         self.store(secret, resealed).await;
-        Ok(PushBundle { json: opened.plaintext, uploaded_at, uploaded_by })
+        Ok(PushBundle { json: opened.plaintext, uploaded_at, uploaded_by, expires_at })
     }
 
     /// Opens the player token of a paired server, if it was sealed for the address and port of the row. It is sealed again

@@ -162,7 +162,7 @@ impl ChannelClient {
         let format = Format { id, notice, vapid, contact: &self.contact, salt: self.random.bytes(), now };
         let request = format.message(target).ok_or(ChannelFault::Rejected)?;
         let failure = match self.post(lane, id, target.kind(), request).await {
-            Err(failure) if !failure.fault.is_passing() => failure,
+            Err(failure) if !failure.fault.is_transient() => failure,
             done => return done,
         };
         // A second address that has ended does not end the channel, which brings alarms.

@@ -76,7 +76,7 @@ pub enum ClosedCheckout {
     Paid(String),
 }
 
-/// The state of a checkout.
+/// Can a checkout still be paid, or was it?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckoutState {
     /// The checkout can be paid.
@@ -207,7 +207,7 @@ impl PaymentsClient {
         text(&self.post("/v1/customers", &fields, &key).await?, "id")
     }
 
-    /// Opens a checkout.
+    /// Opens a page at the provider on which the user pays for a subscription.
     pub async fn open_checkout(&self, request: &CheckoutRequest<'_>) -> Result<OpenedCheckout, PaymentsError> {
         let user = request.user.as_str();
         let settings = &self.settings;

@@ -4,7 +4,10 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use crate::domain::rate::{Bucket, TOKEN};
+use crate::domain::{
+    rate::{Bucket, TOKEN},
+    words::words,
+};
 
 /// Costs of requests, in hundredths of a token.
 pub mod cost {
@@ -20,18 +23,20 @@ pub mod cost {
     pub const REQUEST: u32 = TOKEN;
 }
 
-/// Purpose of a request; the lower ones leave tokens for the higher ones. Entity sync, which has no upper bound, has a
-/// rate of its own below that of the tokens: the rest is the share of polling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Priority {
-    /// The map picture, which is large and seldom new.
-    Map,
-    /// Markers, team, time, info.
-    Polling,
-    /// The devices' values: after a connect, and after a tool cupboard has changed.
-    EntitySync,
-    /// A user waits for it.
-    Toggle,
+words! {
+    /// Purpose of a request; the lower ones leave tokens for the higher ones. Entity sync, which has no upper bound,
+    /// has a rate of its own below that of the tokens: the rest is the share of polling. The words are for the metric.
+    #[derive(PartialOrd, Ord)]
+    pub enum Priority {
+        /// The map picture, which is large and seldom new.
+        Map = "map",
+        /// Markers, team, time, info.
+        Polling = "polling",
+        /// The devices' values: after a connect, and after a tool cupboard has changed.
+        EntitySync = "entity_sync",
+        /// A user waits for it.
+        Toggle = "toggle",
+    }
 }
 
 impl Priority {
@@ -51,7 +56,7 @@ impl Priority {
 #[derive(Debug)]
 pub struct Budget {
     address: Buckets,
-    /// By SteamID64; only those that are not full.
+    /// By SteamID64; only those that are not full, or were exhausted.
     players: HashMap<u64, Buckets>,
 }
 
@@ -61,15 +66,17 @@ struct Buckets {
     tokens: Bucket,
     /// Tokens that entity sync may take. A player polls about 0.6 a second.
     entity_sync: Bucket,
+    /// When they were last exhausted: a user had to wait, or the game server refused a request for its rate.
+    exhausted_at: Option<u64>,
 }
 
 impl Buckets {
     fn of_address(now: u64) -> Self {
-        Self { tokens: Bucket::new(45, 14, now), entity_sync: Bucket::new(30, 10, now) }
+        Self { tokens: Bucket::new(45, 14, now), entity_sync: Bucket::new(30, 10, now), exhausted_at: None }
     }
 
     fn of_player(now: u64) -> Self {
-        Self { tokens: Bucket::new(24, 3, now), entity_sync: Bucket::new(12, 2, now) }
+        Self { tokens: Bucket::new(24, 3, now), entity_sync: Bucket::new(12, 2, now), exhausted_at: None }
     }
 
     /// Milliseconds until the cost can be taken with the reserve left over; 0 = now.
@@ -85,10 +92,24 @@ impl Buckets {
         self.tokens.take(now, cost)
     }
 
+    /// The game server has refused a request.
+    fn drain(&mut self, now: u64) {
+        self.tokens.drain(now);
+        self.exhausted_at = Some(now);
+    }
+
     fn is_full(&self, now: u64) -> bool {
         self.tokens.is_full(now) && self.entity_sync.is_full(now)
     }
+
+    fn was_exhausted(&self, now: u64) -> bool {
+        self.exhausted_at.is_some_and(|at| now < at + EXHAUSTED_FOR)
+    }
 }
+
+/// Milliseconds for which a budget that was exhausted is said to be so: its tokens come back within seconds, and what
+/// took them comes again.
+const EXHAUSTED_FOR: u64 = 60_000;
 
 /// Players above which those with a full bucket are forgotten.
 const PRUNE_ABOVE: usize = 64;
@@ -117,6 +138,10 @@ impl Budget {
     pub fn take(&mut self, player: u64, cost: u32, priority: Priority, now: u64) -> Result<(), Duration> {
         let wait = self.wait_for(player, cost, priority, now);
         if !wait.is_zero() {
+            // The others leave tokens, and wait as a matter of course.
+            if priority == Priority::Toggle {
+                self.note_exhausted(player, cost, now);
+            }
             return Err(wait);
         }
         for buckets in [&mut self.address, buckets_of(&mut self.players, player, now)] {
@@ -127,14 +152,28 @@ impl Budget {
 
     /// Empties the buckets after the game server refused a request of this player for its rate: others spend too.
     pub fn refused(&mut self, player: u64, now: u64) {
-        buckets_of(&mut self.players, player, now).tokens.drain(now);
-        self.address.tokens.drain(now);
+        buckets_of(&mut self.players, player, now).drain(now);
+        self.address.drain(now);
+    }
+
+    /// True if the buckets of this player or of our address were exhausted within the last minute.
+    pub fn was_exhausted(&self, player: u64, now: u64) -> bool {
+        let mut both = self.players.get(&player).into_iter().chain([&self.address]);
+        both.any(|buckets| buckets.was_exhausted(now))
+    }
+
+    fn note_exhausted(&mut self, player: u64, cost: u32, now: u64) {
+        for buckets in self.players.get_mut(&player).into_iter().chain([&mut self.address]) {
+            if buckets.tokens.wait(now, cost, 0) > 0 {
+                buckets.exhausted_at = Some(now);
+            }
+        }
     }
 }
 
 fn buckets_of(players: &mut HashMap<u64, Buckets>, player: u64, now: u64) -> &mut Buckets {
     if players.len() > PRUNE_ABOVE {
-        players.retain(|_, buckets| !buckets.is_full(now));
+        players.retain(|_, buckets| !buckets.is_full(now) || buckets.was_exhausted(now));
     }
     players.entry(player).or_insert_with(|| Buckets::of_player(now))
 }
@@ -212,6 +251,18 @@ mod tests {
         budget.refused(1, 0);
         assert_eq!(budget.wait_for(1, cost::REQUEST, Priority::Toggle, 0), Duration::from_millis(334));
         assert_eq!(budget.wait_for(2, cost::REQUEST, Priority::Toggle, 0), Duration::from_millis(72));
+    }
+
+    #[test]
+    fn a_budget_is_exhausted_for_a_minute_after_a_user_had_to_wait_and_after_a_refusal() {
+        let mut budget = Budget::new(0);
+        drain(&mut budget, 1, Priority::Polling, 0);
+        assert!(!budget.was_exhausted(1, 0), "polls leave tokens");
+        drain(&mut budget, 1, Priority::Toggle, 0);
+        assert!(budget.was_exhausted(1, 59_999) && !budget.was_exhausted(1, 60_000));
+        assert!(!budget.was_exhausted(2, 0), "the address has tokens for another player");
+        budget.refused(1, 70_000);
+        assert!(budget.was_exhausted(1, 70_000) && budget.was_exhausted(2, 70_000));
     }
 
     #[test]

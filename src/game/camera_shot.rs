@@ -2,6 +2,7 @@
 //! recognises (protocol §5).
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::{
     camera::{CutShort, count_samples},
@@ -31,7 +32,7 @@ impl From<CutShort> for NoPicture {
 }
 
 /// View of a camera, from the answer to a subscription.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CameraView {
     /// Pixels, at least 1.
     pub width: u16,
@@ -92,7 +93,7 @@ impl RayFrame {
 }
 
 /// Kind of an entity that a camera recognises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SeenKind {
     Tree,
     Player,
@@ -101,7 +102,7 @@ pub enum SeenKind {
 }
 
 /// A tree or a person in front of a camera.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeenEntity {
     pub kind: SeenKind,
     /// Metres to the right, up and forward of the camera, of the middle.

@@ -1,5 +1,7 @@
 //! One client connection to one game server: requests matched with answers, deadlines, liveness (protocol §1).
 //!
+//! Above 500 lines: requests, answers and broadcasts of one socket, whose order is one.
+//!
 //! No actor and no policy: the caller says when to connect, what to ask and how often. A task owns the
 //! WebSocket; it ends when the peer does, when the link is silent for too long, or when the last [`Link`] or the
 //! [`Broadcasts`] are dropped.
@@ -11,7 +13,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     fmt, io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::pin,
     sync::{Arc, LazyLock},
     time::Duration,
@@ -48,6 +50,8 @@ use crate::{
 const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
 /// A write that the peer does not take ends the link.
 const WRITE_DEADLINE: Duration = Duration::from_secs(10);
+/// The game server may take so long to close its end.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(1);
 /// After this long without a sign of life the peer is pinged; after as long again the link has ended.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Bytes of a message while a map is awaited: its picture is megabytes.
@@ -70,6 +74,16 @@ pub struct Route {
     pub proxy: Option<String>,
     /// Addresses that may be connected to.
     pub outbound: Arc<Outbound>,
+}
+
+/// Addresses between which a link is made. Its end is the end of `slot`, too.
+pub struct Way<S> {
+    /// Addresses of the game server, one after the other; none behind a proxy and in a simulated network.
+    pub peers: Vec<SocketAddr>,
+    /// Our address; none: the system chooses.
+    pub own: Option<IpAddr>,
+    /// Dropped when the game server knows that the link has ended.
+    pub slot: S,
 }
 
 /// Player who makes the requests. The token is the player's secret.
@@ -180,15 +194,27 @@ impl fmt::Debug for Link {
     }
 }
 
+impl Route {
+    /// Addresses of the game server that may be connected to; none behind a proxy and in a simulated network.
+    pub async fn find(&self, network: &Network) -> Result<Vec<SocketAddr>, ConnectError> {
+        match self.proxy {
+            Some(_) => Ok(Vec::new()),
+            None => Ok(network.find(&self.host, self.port, |address| self.outbound.allows(address)).await?),
+        }
+    }
+}
+
 impl Link {
     /// Connects. Nothing is answered unless the broadcasts are taken.
-    pub async fn connect(
+    pub async fn connect<S: 'static>(
         network: &Network,
         decoder: &MessageDecoder,
         route: &Route,
+        way: Way<S>,
         player: Player,
     ) -> Result<(Link, Broadcasts), ConnectError> {
-        let open = open(network, route);
+        let Way { peers, own, slot } = way;
+        let open = open(network, route, &peers, own);
         let (socket, peer) = timeout(CONNECT_DEADLINE, open).await.map_err(|_| ConnectError::TimedOut)??;
         let (requests, outgoing) = mpsc::channel(REQUESTS);
         let requests = Arc::new(Mutex::new(requests));
@@ -197,7 +223,7 @@ impl Link {
         let id = player.id;
         let exchange = Exchange { player, waiting: HashMap::new(), seq: 0, map_request: None, broadcasts, heard: 0 };
         let (taken, untaken) = oneshot::channel();
-        let link = actix::spawn(run(socket, decoder.clone(), exchange, outgoing, untaken));
+        let link = actix::spawn(run(socket, decoder.clone(), exchange, outgoing, untaken, slot));
         let broadcasts = Broadcasts { received, number: 0, handled, permit: None, link, _taken: taken };
         Ok((Link { requests, handled: is_handled, player: id, peer }, broadcasts))
     }
@@ -256,7 +282,12 @@ impl Broadcasts {
 static PROXY_TLS: LazyLock<Arc<ClientConfig>> =
     LazyLock::new(|| Arc::new(tls_config(None).expect("only a file of certificates can be wrong")));
 
-async fn open(network: &Network, route: &Route) -> Result<(WebSocket, Option<SocketAddr>), ConnectError> {
+async fn open(
+    network: &Network,
+    route: &Route,
+    peers: &[SocketAddr],
+    own: Option<IpAddr>,
+) -> Result<(WebSocket, Option<SocketAddr>), ConnectError> {
     let (url, stream, peer) = match &route.proxy {
         Some(proxy) => {
             let url = format!("{proxy}/{}/{}", route.host, route.port);
@@ -272,7 +303,7 @@ async fn open(network: &Network, route: &Route) -> Result<(WebSocket, Option<Soc
         }
         None => {
             let host = if route.host.contains(':') { format!("[{}]", route.host) } else { route.host.clone() };
-            let stream = network.connect(&route.host, route.port, |address| route.outbound.allows(address)).await?;
+            let stream = network.connect_from(own, &route.host, route.port, peers).await?;
             let peer = stream.peer();
             (format!("ws://{host}:{}/", route.port), Either::Left(stream), peer)
         }
@@ -376,12 +407,13 @@ impl Exchange {
 type Decoding = LocalBoxFuture<'static, Box<(usize, Result<(AppMessage, Option<DecodingPermit>), DecodeError>)>>;
 
 #[allow(clippy::manual_async_fn, reason = "an async function has room for its arguments twice")]
-fn run(
+fn run<S>(
     mut socket: WebSocket,
     decoder: MessageDecoder,
     mut exchange: Exchange,
     mut outgoing: mpsc::Receiver<Outgoing>,
     mut untaken: oneshot::Receiver<Infallible>,
+    slot: S,
 ) -> impl Future<Output = LinkEnded> {
     async move {
         let mut last_received = Instant::now();
@@ -459,8 +491,15 @@ fn run(
         };
         // Ends the requests that wait for an answer.
         drop((exchange, outgoing));
-        // A courtesy: the peer may be gone.
-        let _ = Box::pin(timeout(Duration::from_secs(1), socket.close())).await;
+        // A courtesy: the peer may be gone. One that is still there counts the link until it has closed its end.
+        let close = async {
+            let closed = socket.close().await;
+            if closed.is_ok() && ended == LinkEnded::Unneeded {
+                while socket.next(MESSAGE_LIMIT).await.is_ok_and(|incoming| !matches!(incoming, Incoming::Close)) {}
+            }
+        };
+        let _ = Box::pin(timeout(CLOSE_DEADLINE, close)).await;
+        drop(slot);
         ended
     }
 }

@@ -13,6 +13,7 @@ use crate::{
         ids::UserId,
         outbound::{NewAddresses, Retries, Target},
         public_address::is_public,
+        time::Timestamp,
     },
 };
 
@@ -33,6 +34,11 @@ impl Outbound {
     pub fn new(clock: Clock, allows_private: bool) -> Self {
         let (own, new_addresses, retries) = Default::default();
         Self { clock, allows_private, own, new_addresses, retries }
+    }
+
+    /// The time of day, by which the limits and the order of pairings are.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Sets the addresses of this service itself, and of its machine.

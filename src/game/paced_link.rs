@@ -2,11 +2,12 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use metrics::counter;
 use tokio::time::{Instant, sleep};
 
 use crate::game::{
@@ -15,9 +16,41 @@ use crate::game::{
     wire::{AppEmpty, AppEntityInfo, AppRequest, AppResponse},
 };
 
-/// The mirrored token buckets of every game server that has a link, by host and port.
+/// Requests for which there were no tokens at once.
+const OVER_BUDGET: &str = "companion_requests_over_budget_total";
+/// One waited here, or the game server refused it for its rate.
+const WAITED: &str = "waited";
+const REFUSED: &str = "refused";
+
+/// Describes the metric, and counts each priority and outcome from 0: a rate needs the 0 before the first request.
+pub fn describe() {
+    metrics::describe_counter!(
+        OVER_BUDGET,
+        "Requests to game servers that waited for the budget, or were refused for their rate, by priority."
+    );
+    for priority in Priority::WORDS {
+        for outcome in [WAITED, REFUSED] {
+            counter!(OVER_BUDGET, "priority" => priority, "outcome" => outcome).absolute(0);
+        }
+    }
+}
+
+fn count_over_budget(priority: Priority, outcome: &'static str) {
+    counter!(OVER_BUDGET, "priority" => priority.word(), "outcome" => outcome).increment(1);
+}
+
+/// The mirrored token buckets of every game server that has a link, by its host and port and by our address, if that was
+/// chosen: a game server counts what comes from each (protocol §1.7).
 #[derive(Default)]
-pub struct Budgets(Mutex<HashMap<(String, u16), Arc<SharedBudget>>>);
+pub struct Budgets(Mutex<HashMap<BudgetKey, Arc<SharedBudget>>>);
+
+/// A game server and our address on the way there.
+#[derive(PartialEq, Eq, Hash)]
+struct BudgetKey {
+    host: String,
+    port: u16,
+    own: Option<IpAddr>,
+}
 
 /// The mirrored token buckets of one game server.
 pub struct SharedBudget {
@@ -27,12 +60,12 @@ pub struct SharedBudget {
 }
 
 impl Budgets {
-    /// The buckets of this game server.
-    pub fn of(&self, route: &Route) -> Arc<SharedBudget> {
+    /// The buckets of this game server for what comes from this address of ours.
+    pub fn of(&self, route: &Route, own: Option<IpAddr>) -> Arc<SharedBudget> {
         let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A server without a link needs no buckets: they refill within seconds.
         budgets.retain(|_, budget| Arc::strong_count(budget) > 1);
-        let key = (route.host.clone(), route.port);
+        let key = BudgetKey { host: route.host.clone(), port: route.port, own };
         budgets.entry(key).or_default().clone()
     }
 }
@@ -90,14 +123,29 @@ impl PacedLink {
         self.link.peer()
     }
 
+    /// True if the tokens of this link were exhausted within the last minute: a user had to wait for one, or the game
+    /// server refused a request for its rate.
+    pub fn was_exhausted(&self) -> bool {
+        self.budget.with(|budget, now| budget.was_exhausted(self.player(), now))
+    }
+
     /// Waits until the tokens are there.
     pub async fn spare(&self, cost: u32, priority: Priority) {
-        loop {
-            let wait = self.budget.with(|budget, now| budget.wait_for(self.player(), cost, priority, now));
-            if wait.is_zero() {
-                return;
+        self.wait_until(priority, |budget, now| match budget.wait_for(self.player(), cost, priority, now) {
+            Duration::ZERO => Ok(()),
+            wait => Err(wait),
+        })
+        .await;
+    }
+
+    /// Waits until this succeeds. A failure gives the time until the next attempt.
+    async fn wait_until(&self, priority: Priority, attempt: impl Fn(&mut Budget, u64) -> Result<(), Duration>) {
+        let mut is_counted = false;
+        while let Err(wait) = self.budget.with(&attempt) {
+            if !std::mem::replace(&mut is_counted, true) {
+                count_over_budget(priority, WAITED);
             }
-            sleep(wait).await;
+            sleep(wait.max(Duration::from_millis(1))).await;
         }
     }
 
@@ -109,12 +157,11 @@ impl PacedLink {
         priority: Priority,
         deadline: Duration,
     ) -> Result<Answered<Box<AppResponse>>, AskError> {
-        while let Err(wait) = self.budget.with(|budget, now| budget.take(self.player(), cost, priority, now)) {
-            sleep(wait.max(Duration::from_millis(1))).await;
-        }
+        self.wait_until(priority, |budget, now| budget.take(self.player(), cost, priority, now)).await;
         let answer = self.link.ask(request, deadline).await;
         if matches!(&answer, Err(AskError::Refused(word)) if word == "rate_limit") {
             self.budget.with(|budget, now| budget.refused(self.player(), now));
+            count_over_budget(priority, REFUSED);
         }
         answer
     }

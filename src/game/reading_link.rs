@@ -33,6 +33,11 @@ impl ReadingLink {
         Self(link)
     }
 
+    /// See [`PacedLink::was_exhausted`].
+    pub fn was_exhausted(&self) -> bool {
+        self.0.was_exhausted()
+    }
+
     /// Waits for tokens, then asks.
     pub async fn ask(
         &self,

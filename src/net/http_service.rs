@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
@@ -27,13 +27,11 @@ use crate::{
     domain::limits::{BODY_DEADLINE, HEAD_DEADLINE},
     net::{
         connections::{Connections, TooManyConnections},
-        http_stream::{Exchanges, HttpStream, UnderWay},
+        http_stream::{Exchanges, HttpStream, LINGER, UnderWay},
         timer::Timer,
     },
 };
 
-/// Time that a client whose request is not read to its end may take to read the answer.
-const LINGER: Duration = Duration::from_secs(1);
 /// Bytes that the kernel may hold for a client that does not read, here and at the relay; it doubles this for its own
 /// accounts. It reports that a client takes something once a third of them is free, and by itself it keeps megabytes: a
 /// slow reader would look like one that takes nothing.
@@ -167,7 +165,7 @@ where
             Ok(response.map_body(|_, answer| TimedAnswer {
                 answer: answer.boxed(),
                 rest: Bytes::new(),
-                _request: (body, under_way),
+                _request: AnsweredRequest { body, under_way },
             }))
         }
     })
@@ -233,7 +231,35 @@ pub struct TimedAnswer {
     answer: BoxBody,
     /// The rest of the part that is handed over.
     rest: Bytes,
-    _request: (Option<Rc<RefCell<Payload>>>, Option<UnderWay>),
+    _request: AnsweredRequest,
+}
+
+/// A request until its answer is written.
+struct AnsweredRequest {
+    body: Option<Rc<RefCell<Payload>>>,
+    under_way: Option<UnderWay>,
+}
+
+impl Drop for AnsweredRequest {
+    fn drop(&mut self) {
+        if let (Some(body), Some(under_way)) = (&self.body, &self.under_way)
+            && !has_come(&mut body.borrow_mut())
+        {
+            under_way.linger();
+        }
+    }
+}
+
+/// True if all of this body was read from the connection.
+fn has_come(body: &mut Payload) -> bool {
+    let mut cx = Context::from_waker(Waker::noop());
+    loop {
+        match Pin::new(&mut *body).poll_next(&mut cx) {
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(_) => return true,
+            Poll::Pending => return false,
+        }
+    }
 }
 
 impl MessageBody for TimedAnswer {
@@ -261,6 +287,21 @@ mod tests {
     use futures_util::{FutureExt as _, StreamExt as _, stream};
 
     use super::*;
+
+    #[test]
+    fn a_connection_ends_after_an_answer_if_the_body_has_not_come_and_goes_on_if_it_has() {
+        let of = |body: Option<Payload>| {
+            let exchanges = Rc::<Exchanges>::default();
+            let under_way = exchanges.clone().begin();
+            let body = body.map(|body| Rc::new(RefCell::new(body)));
+            drop(AnsweredRequest { body, under_way: Some(under_way) });
+            exchanges.linger_due().is_some()
+        };
+        let part = || stream::once(async { Ok(Bytes::from_static(b"{")) });
+        assert!(of(Some(Payload::Stream { payload: Box::pin(part().chain(stream::pending())) })));
+        assert!(!of(Some(Payload::Stream { payload: Box::pin(part()) })));
+        assert!(!of(None), "it has none");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_handler_can_give_a_body_more_time() {

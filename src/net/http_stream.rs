@@ -1,8 +1,9 @@
 //! A client's connection while it speaks HTTP, with the deadlines that the HTTP server leaves out.
 //!
 //! The server limits the time of the first head of a connection and of idleness. What it leaves out is here: the head of
-//! every later request, and an answer that its client does not read. The head of a spare connection has less time, so that
-//! one that asks nothing soon makes room.
+//! every later request, an answer that its client does not read, and a request that is answered before it is read to its
+//! end: there the server has a deadline, which is lost when the thread was busy for longer than that. The head of a spare
+//! connection has less time, so that one that asks nothing soon makes room.
 //!
 //! And it is not given more requests than it should hold. The server decodes whatever it has read, up to 128 KiB, and a
 //! request of 25 bytes takes kilobytes of memory until it is answered. So it gets little at once, and while it answers a
@@ -15,6 +16,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
 use tokio::{
@@ -29,6 +31,8 @@ use crate::{
     net::{connections::ConnectionPermit, timer::Timer},
 };
 
+/// Time that a client whose request is not read to its end may take to read the answer.
+pub const LINGER: Duration = Duration::from_secs(1);
 /// Bytes that the server gets at once: some dozen requests at the most.
 const PIECE: usize = 512;
 
@@ -60,6 +64,8 @@ pub struct Exchanges {
     served: Cell<bool>,
     /// When the head must be whole of which some bytes have come.
     head_due: Cell<Option<Instant>>,
+    /// See [`Self::linger_due`].
+    linger_due: Cell<Option<Instant>>,
     /// Ends a spare connection without a request yet: another one takes its place.
     displaced: RefCell<Option<oneshot::Receiver<()>>>,
 }
@@ -85,6 +91,11 @@ impl Exchanges {
         }
     }
 
+    /// When the connection ends, as a request is answered and not read to its end.
+    pub fn linger_due(&self) -> Option<Instant> {
+        self.linger_due.get()
+    }
+
     fn poll_readable(&self, cx: &Context<'_>) -> Poll<()> {
         self.server.borrow_mut().get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
         match self.under_way.get() == 0 || self.body_wanted.get() {
@@ -105,6 +116,13 @@ impl Exchanges {
         if let Some(server) = &*self.server.borrow() {
             server.wake_by_ref();
         }
+    }
+}
+
+impl UnderWay {
+    /// The request is answered, and is not read to its end: no other one follows.
+    pub fn linger(&self) {
+        self.0.linger_due.set(Some(Instant::now() + LINGER));
     }
 }
 
@@ -169,6 +187,10 @@ impl AsyncRead for HttpStream {
                 Poll::Ready(()) => Poll::Ready(Ok(())),
                 Poll::Pending => this.head.poll(due, cx).map(Ok),
             },
+            (Poll::Pending, None) => match exchanges.linger_due() {
+                Some(due) => this.head.poll(due, cx).map(Ok),
+                None => read,
+            },
             (Poll::Ready(Ok(())), None) => {
                 let between = exchanges.served.get() && exchanges.under_way.get() == 0;
                 if between && count > 0 {
@@ -204,11 +226,10 @@ impl AsyncWrite for HttpStream {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpListener,
+        time::timeout,
     };
 
     use super::*;
@@ -240,6 +261,17 @@ mod tests {
         let mut bytes = [0; 9];
         assert_eq!(stream.read(&mut bytes).await.unwrap(), 1);
         assert_eq!(stream.read(&mut bytes).await.unwrap(), 0, "given up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_answer_to_what_is_not_read_to_its_end_the_client_has_a_second() {
+        let (mut stream, _client) = connected().await;
+        let under_way = stream.exchanges().begin();
+        under_way.linger();
+        drop(under_way);
+        let (began, mut bytes) = (Instant::now(), [0; 9]);
+        let read = timeout(2 * LINGER, stream.read(&mut bytes)).await.expect("an end");
+        assert_eq!((read.unwrap(), began.elapsed()), (0, LINGER));
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use futures_util::future::LocalBoxFuture;
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
@@ -71,8 +71,34 @@ impl Network {
         port: u16,
         allowed: impl Fn(IpAddr) -> bool,
     ) -> Result<Stream, NetworkError> {
+        let addresses = self.find(host, port, allowed).await?;
+        self.connect_from(None, host, port, &addresses).await
+    }
+
+    /// Addresses of a host, of which each has passed `allowed`; none in a simulated network.
+    pub async fn find(
+        &self,
+        host: &str,
+        port: u16,
+        allowed: impl Fn(IpAddr) -> bool,
+    ) -> Result<Vec<SocketAddr>, NetworkError> {
         match &self.0 {
-            NetworkKind::System(names) => Ok(connect_tcp(names, host, port, allowed).await?.into()),
+            NetworkKind::System(names) => find(names, host, port, allowed).await,
+            NetworkKind::Simulated(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Connects to what [`Self::find`] found, in turn. `own`: the address of ours to do so from, if its family is that of
+    /// the peer; none: the system chooses.
+    pub async fn connect_from(
+        &self,
+        own: Option<IpAddr>,
+        host: &str,
+        port: u16,
+        addresses: &[SocketAddr],
+    ) -> Result<Stream, NetworkError> {
+        match &self.0 {
+            NetworkKind::System(_) => Ok(connect_tcp(own, addresses).await?.into()),
             NetworkKind::Simulated(dial) => Ok(dial(host, port).await.map_err(NetworkError::Unreachable)?.into()),
         }
     }
@@ -88,7 +114,7 @@ impl Network {
             NetworkKind::System(names) => {
                 let name = ServerName::try_from(host.to_owned())
                     .map_err(|_| NetworkError::Unresolved(io::ErrorKind::InvalidInput.into()))?;
-                let stream = connect_tcp(names, host, port, |_| true).await?;
+                let stream = connect_tcp(None, &find(names, host, port, |_| true).await?).await?;
                 let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(NetworkError::Unreachable)?;
                 Ok(SecureStream(Secure::Tls(Box::new(stream))))
             }
@@ -99,22 +125,25 @@ impl Network {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "the one place that connects")]
-async fn connect_tcp(
+async fn find(
     names: &Names,
     host: &str,
     port: u16,
     allowed: impl Fn(IpAddr) -> bool,
-) -> Result<TcpStream, NetworkError> {
+) -> Result<Vec<SocketAddr>, NetworkError> {
     let mut addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
         Ok(address) => vec![SocketAddr::new(address, port)],
         Err(_) => names.look_up(host, port).await.map_err(NetworkError::Unresolved)?,
     };
     addresses.retain(|address| allowed(address.ip()));
-    // Every address that is left has passed the check: the next one may answer where this one does not.
+    if addresses.is_empty() { Err(NetworkError::AddressRefused) } else { Ok(addresses) }
+}
+
+/// Every address has passed the check: the next one may answer where this one does not.
+async fn connect_tcp(own: Option<IpAddr>, addresses: &[SocketAddr]) -> Result<TcpStream, NetworkError> {
     let mut failure = NetworkError::AddressRefused;
     for address in addresses {
-        match TcpStream::connect(address).await {
+        match connect_to(own, *address).await {
             Ok(stream) => {
                 // Messages are small; without it they are only slower.
                 let _ = stream.set_nodelay(true);
@@ -125,6 +154,16 @@ async fn connect_tcp(
         }
     }
     Err(failure)
+}
+
+#[allow(clippy::disallowed_methods, reason = "the one place that connects")]
+async fn connect_to(own: Option<IpAddr>, address: SocketAddr) -> io::Result<TcpStream> {
+    let Some(own) = own.filter(|own| own.is_ipv4() == address.is_ipv4()) else {
+        return TcpStream::connect(address).await;
+    };
+    let socket = if own.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind(SocketAddr::new(own, 0))?;
+    socket.connect(address).await
 }
 
 /// A stream whose peer is proven and that has no other reader: TLS over TCP, or within this process. Only a simulated

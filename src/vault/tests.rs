@@ -1,3 +1,7 @@
+use std::{sync::mpsc, time::Duration};
+
+use tokio::{sync::oneshot, time::timeout};
+
 use super::*;
 use crate::{
     config::Database,
@@ -8,6 +12,9 @@ use crate::{
         testing::{self, later, now},
     },
 };
+
+/// Longest wait for anything; only a test that fails waits this long.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn vault(pool: &Pool, current: u8, previous: Option<u8>, key_version: i32) -> Vault {
     let key = |byte| Key32::new([byte; 32]);
@@ -107,6 +114,30 @@ async fn an_older_player_token_is_bound_to_its_game_server_when_it_is_read() {
     pool.write_blocking(|db| paired_servers::put(db, &"server".into(), &elsewhere, later(1))).unwrap();
     let refused = ours.player_token(&"server".into()).await;
     assert!(matches!(refused, Err(VaultError::Unreadable(OpenError::Damaged))));
+}
+
+#[tokio::test]
+async fn the_key_for_browsers_is_read_although_the_database_takes_nothing() {
+    let (_directory, pool) = filled();
+    let vault = vault(&pool, 1, None, 1);
+    let made = vault.vapid_key(now()).await.unwrap();
+    let (begin, has_begun) = oneshot::channel();
+    let (release, is_released) = mpsc::channel::<()>();
+    let stuck = pool.write(move |_: &mut Db| {
+        begin.send(()).unwrap();
+        // Until its sender is dropped.
+        let _ = is_released.recv();
+        Ok::<_, DbError>(())
+    });
+    let read = async {
+        has_begun.await.unwrap();
+        let read = timeout(PATIENCE, vault.vapid_key(later(1))).await;
+        drop(release);
+        read.expect("it waits for no writer").unwrap()
+    };
+    let (stuck, read) = tokio::join!(stuck, read);
+    stuck.unwrap();
+    assert_eq!(read.public(), made.public());
 }
 
 #[tokio::test]

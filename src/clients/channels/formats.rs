@@ -105,6 +105,7 @@ impl Format<'_> {
             "event": notice.event.word(),
             "kind": notice.kind,
             "incident": notice.incident,
+            "parts": notice.parts,
             "serverId": notice.server_id,
             "drill": self.is_harmless(),
             "ackUrl": notice.ack_url,

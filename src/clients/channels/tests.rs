@@ -64,9 +64,9 @@ fn a_status_says_whether_another_attempt_is_worth_it() {
     ] {
         assert_eq!(of(kind, status), expected, "{kind:?} {status}");
     }
-    let passing: Vec<_> = ChannelFault::ALL.into_iter().filter(|fault| fault.is_passing()).collect();
+    let transient: Vec<_> = ChannelFault::ALL.into_iter().filter(|fault| fault.is_transient()).collect();
     let expected = [ChannelFault::Unavailable, ChannelFault::Throttled, ChannelFault::Unreadable, ChannelFault::NoLink];
-    assert_eq!(passing, expected);
+    assert_eq!(transient, expected);
 }
 
 /// Where messages may go, and where not.

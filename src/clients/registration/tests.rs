@@ -97,7 +97,7 @@ async fn a_device_that_google_never_recognises_keeps_its_identity_and_is_named()
     let expected =
         StepFailure { step: RegistrationStep::PushAddress, fault: StepFault::PhoneRegistration, answer: None };
     assert_eq!(failure, expected);
-    assert!(failure.passes());
+    assert!(failure.is_transient());
     assert_eq!(device.identity.map(|identity| identity.android_id), Some(1));
     let asked = asked.lock().unwrap();
     let count = |path: &str| asked.iter().filter(|known| *known == path).count();
