@@ -13,6 +13,7 @@ mod identity;
 mod images;
 mod listen;
 mod lone;
+mod nats;
 mod operation;
 mod pairing;
 mod payments;
@@ -43,6 +44,7 @@ pub use self::{
     images::{ImageBucket, ImageSettings, ImageStorage},
     listen::{Listen, ListenSettings},
     lone::lone_settings,
+    nats::{NatsServers, NatsSettings, OLDEST_NATS, nats_version},
     operation::{Operation, OperationSettings},
     pairing::PairingSettings,
     payments::{PaymentSettings, Payments},
@@ -102,6 +104,8 @@ pub struct Settings {
     pub channels: ChannelSettings,
     #[command(flatten)]
     pub images: ImageSettings,
+    #[command(flatten)]
+    pub nats: NatsSettings,
     /// Findings where they come from.
     #[arg(skip)]
     pub sources: SourceFindings,
@@ -174,6 +178,8 @@ pub struct Config {
     pub chat: Option<ChatPlatform>,
     pub channels: ChannelPolicy,
     pub images: ImageStorage,
+    /// `None`: this process is the only one that serves from the database.
+    pub nats: Option<NatsServers>,
     /// With which the service runs, and hardly as it is meant to; one line each.
     pub warnings: Vec<String>,
 }
@@ -250,6 +256,7 @@ impl Config {
         let chat = settings.chat.check(&mut check);
         let channels = settings.channels.check(&mut check, urls.as_ref().and_then(|urls| urls.base.as_ref()));
         let images = settings.images.check(&data_dir, &mut check);
+        let nats = settings.nats.check(database.as_ref(), images.as_ref(), &mut check);
         let config = (|| {
             let (payments, enforce_tiers) = payments?;
             Some(Config {
@@ -274,6 +281,7 @@ impl Config {
                 chat: chat?,
                 channels: channels?,
                 images: images?,
+                nats: nats?,
                 warnings: check.warnings.clone(),
             })
         })();

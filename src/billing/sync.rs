@@ -33,7 +33,7 @@ use crate::{
 /// Fetches of a subscription for one event before the event is parked, because others store it all the time.
 const ATTEMPTS: usize = 5;
 
-/// Outcome of an event.
+/// Effect of an event of the payment provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventOutcome {
     Taken(EventState),

@@ -59,6 +59,12 @@ impl Secrets {
         KeyDerivation::new(self.session_secret.expose_secret(), self.session_salt.expose_secret())
     }
 
+    /// The keys that open stored credentials, by fingerprint.
+    pub fn key_fingerprints(&self) -> Vec<String> {
+        let keys = [Some(&self.credentials_key), self.credentials_key_previous.as_ref()];
+        keys.into_iter().flatten().map(Key32::fingerprint).collect()
+    }
+
     /// Opens stored credentials, and seals them as the key of this number.
     pub fn sealer(&self, key_version: i32, random: Random) -> Sealer {
         Sealer::new(&self.credentials_key, self.credentials_key_previous.as_ref(), key_version, random)
