@@ -6,10 +6,10 @@
 pub mod cluster_timeline;
 pub mod database_file;
 pub mod error;
+pub mod fence_check;
 pub mod file_size;
 pub mod job_queue;
 pub mod lock_holder;
-mod passing_failures;
 pub mod pool;
 #[cfg(all(test, feature = "postgres-tls"))]
 mod postgres_tls;
@@ -18,6 +18,7 @@ pub mod serving_lock;
 pub mod stored_monuments;
 pub mod stored_server;
 pub mod timestamp;
+mod transient_failures;
 pub mod write_check;
 
 use std::{fmt, fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path};
@@ -28,7 +29,7 @@ use diesel::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-use self::passing_failures::{NO_CONNECTION_LEFT, passes_for_connections};
+use self::transient_failures::{NO_CONNECTION_LEFT, is_transient_for_connection};
 use crate::{config, db::engine::error::DbError};
 
 /// Time for which a connection to SQLite waits for another one, milliseconds.
@@ -107,7 +108,7 @@ pub fn open_postgres(url: &SecretString) -> Result<PgConnection, EngineError> {
 /// True if a start that failed with this is worth another attempt: the database is down, hangs or is locked. Any
 /// other error, such as a refusal, is permanent.
 pub fn is_retryable_at_start(error: &DbError) -> bool {
-    matches!(error, DbError::Unavailable(message) if passes_for_connections(message))
+    matches!(error, DbError::Unavailable(message) if is_transient_for_connection(message))
 }
 
 /// The text of an error, with what an operator can do about it where that is not obvious.

@@ -1,8 +1,10 @@
-//! No statement of the service reads a whole table, but for the two that start everything.
+//! No statement of the service reads a whole table, but for those that list all that it has to run.
 
 mod channel_queries;
 mod export_queries;
 mod statement_plans;
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -21,17 +23,17 @@ use crate::{
         },
         erasure_list,
         guests::{self, InviteKey, Invitee},
-        helper_devices,
+        held_parts, helper_devices,
         idempotency_keys::{self, KeyCaller, KeyedRequest},
         images::{self, UploadedImage},
         incidents::{self, HeardBy, LedgerWrite},
-        invite_refusals, map_notes, maps, markets, members, new_devices, openid_nonces, paired_servers, pairing_codes,
-        pairing_requests, payment_customers,
+        invite_refusals, map_notes, maps, markets, members, new_devices, node_news, openid_nonces, paired_servers,
+        pairing_codes, pairing_requests, payment_customers,
         payment_events::{self, EventState, Payer},
         player_sessions, player_stats_spending, push_credentials, push_registrations, push_seen,
         refund_attempts::{self, RefundAttempt},
         row_checks::ROW_CHECKS,
-        server_matches, sessions,
+        server_matches, server_places, sessions,
         shop_history::{self, HistoryPage},
         shop_watches, shops, smart_devices, stores,
         subscriptions::{self, OwnedSubscription},
@@ -44,7 +46,7 @@ use crate::{
     domain::{
         audit::{AdminAction, AuditResult},
         chat::{ChatLine, StoredLine},
-        ids::UserId,
+        ids::{NodeId, PartId, UserId},
         image_name::{ImageName, UploadFormat},
         items::ItemEdit,
         pairing::PairingCode,
@@ -53,6 +55,7 @@ use crate::{
         player_session::SessionStep,
         shop::VendorId,
         stores::StoreName,
+        team_timer::TimerTeam,
         tier::{SubscriptionStatus, TierSubscription},
         timeline::{Cursor, TimelineOwner, TimelinePage},
         token_scope::TokenScopes,
@@ -138,6 +141,19 @@ fn every_query(db: &mut Db) {
     timeline::list(db, &server, &TimelinePage { since: None, before: None, kinds, limit: 50 }).unwrap();
     alarms::purge(db, now()).unwrap();
     openid_nonces::purge(db, now()).unwrap();
+    let (node, gone) = (NodeId::from(key), BTreeSet::from([NodeId::from("gone")]));
+    let parts = BTreeSet::from([PartId::from(key)]);
+    held_parts::note(db, &parts, now()).unwrap();
+    held_parts::untaken(db, &gone).unwrap();
+    let taken = held_parts::take(db, &parts, &gone, &node, now()).unwrap();
+    held_parts::check(db, &taken.iter().collect()).unwrap();
+    held_parts::of_node(db, &node).unwrap();
+    held_parts::holder(db, &PartId::from(key)).unwrap();
+    held_parts::holders_of(db, &parts).unwrap();
+    server_places::list(db, Some(now())).unwrap();
+    alarms::all_waiting(db, Some((now(), key.into())), 9).unwrap();
+    node_news::purge(db, key, now()).unwrap();
+    node_news::purge_left_behind(db, now()).unwrap();
     access::role(db, &user, &server).unwrap();
     access::watchers(db, &server).unwrap();
     access::servers_of(db, &user).unwrap();
@@ -170,6 +186,9 @@ fn every_query(db: &mut Db) {
     alarms::waits_for(db, key).unwrap();
     alarms::newest_finished(db, &server, 9).unwrap();
     alarms::assign(db, &server, key, alarms::AlarmState::Merged, key, now()).unwrap();
+    alarms::wait_in(db, &[key], key).unwrap();
+    alarms::incident_of(db, &[key]).unwrap();
+    alarms::waits_in(db, key).unwrap();
     alarms::tally(db).unwrap();
     alarms::last_unmatched(db, &user, now()).unwrap();
     let heard = [(key.to_owned(), HeardBy { sockets: 1, at: now() })].into();
@@ -248,6 +267,8 @@ fn every_query(db: &mut Db) {
     team_timers::list(db, &server).unwrap();
     team_timers::delete(db, key).unwrap();
     team_timers::wipe(db, &server, now()).unwrap();
+    team_timers::leave(db, &server, &[key.into()]).unwrap();
+    team_timers::set_team(db, &server, &TimerTeam::new(None, [7])).unwrap();
     switch_backs::list(db, &server).unwrap();
     switch_backs::delete(db, &server, key).unwrap();
     day_speeds::get(db, &"a:1".into()).unwrap();

@@ -113,6 +113,24 @@ diesel::table! {
 }
 
 diesel::table! {
+    held_parts (part) {
+        part -> Text,
+        node -> Text,
+        number -> BigInt,
+        since -> Timestamp,
+    }
+}
+
+diesel::table! {
+    node_news (id) {
+        id -> Text,
+        node -> Text,
+        at -> Timestamp,
+        news -> Text,
+    }
+}
+
+diesel::table! {
     openid_nonces (endpoint, nonce) {
         endpoint -> Text,
         nonce -> Text,
@@ -142,6 +160,7 @@ diesel::table! {
         link_alive_at -> Nullable<Timestamp>,
         credentials_version -> Integer,
         accepted_version -> Nullable<Integer>,
+        paired_at -> Nullable<Timestamp>,
     }
 }
 
@@ -759,13 +778,14 @@ diesel::table! {
 }
 
 diesel::table! {
-    team_timers (id) {
+    team_timers (id, server_id) {
         id -> Text,
         server_id -> Text,
         number -> Integer,
         text -> Text,
         created_at -> Timestamp,
         ends_at -> Timestamp,
+        team -> Nullable<Text>,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Databases for tests: a SQLite file each, and with TEST_POSTGRES_URL a PostgreSQL database each.
 
+mod migrated;
+
 use std::{
     env,
     io::{self, Read as _, Write as _},
@@ -18,7 +20,7 @@ use crate::{
     config::Database,
     crypto::random::Random,
     db::{
-        engine::pool::Pool,
+        engine::{pool::Pool, schema_steps},
         guests::{self, InviteKey, Invitee},
         incidents::LedgerWrite,
         paired_servers::{self, PairedServer, StoredPairing},
@@ -43,6 +45,14 @@ pub struct Postgres {
 impl Postgres {
     /// `None` when TEST_POSTGRES_URL, a role that may create databases, is not set.
     pub fn create() -> Option<Self> {
+        let postgres = Self::named()?;
+        let create = format!("CREATE DATABASE {}", postgres.name);
+        postgres.server().batch_execute(&create).expect("its role may make databases");
+        Some(postgres)
+    }
+
+    /// The name of one that is to be made.
+    fn named() -> Option<Self> {
         let Ok(server) = env::var("TEST_POSTGRES_URL") else {
             static ONCE: Once = Once::new();
             // Past the test harness, which hides what a passing test prints.
@@ -52,9 +62,14 @@ impl Postgres {
             return None;
         };
         let name = format!("companion_test_{}", Random::system().hex::<8>());
-        let mut connection = PgConnection::establish(&server).expect("TEST_POSTGRES_URL answers");
-        connection.batch_execute(&format!("CREATE DATABASE {name}")).expect("its role may make databases");
         Some(Self { server, name })
+    }
+
+    /// One with the newest schema.
+    pub fn create_migrated() -> Option<Self> {
+        let postgres = Self::named()?;
+        migrated::create_on_postgres(&postgres.server, &postgres.name, || migrate(&postgres.database()));
+        Some(postgres)
     }
 
     pub fn database(&self) -> Database {
@@ -152,7 +167,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, (frozen, thawed): &(Mutex<boo
 /// Runs the test on an empty, migrated database of each engine.
 pub fn on_each_database(test: impl Fn(&Pool)) {
     on_sqlite(&test);
-    if let Some(postgres) = Postgres::create() {
+    if let Some(postgres) = Postgres::create_migrated() {
         eprintln!("on PostgreSQL:");
         test(&Pool::open(&postgres.database()).expect("PostgreSQL opens"));
     }
@@ -162,7 +177,13 @@ pub fn on_each_database(test: impl Fn(&Pool)) {
 pub fn on_sqlite(test: impl FnOnce(&Pool)) {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     eprintln!("on SQLite:");
-    test(&Pool::open(&Database::Sqlite(directory.path().join("test.db"))).expect("SQLite opens"));
+    let path = directory.path().join("test.db");
+    migrated::create_on_sqlite(&path, |path| migrate(&Database::Sqlite(path.to_owned())));
+    test(&Pool::open(&Database::Sqlite(path)).expect("SQLite opens"));
+}
+
+fn migrate(database: &Database) {
+    schema_steps::migrate(database).expect("it is new");
 }
 
 /// Makes rows unreadable. On SQLite alone: PostgreSQL takes nothing but a time as a time.

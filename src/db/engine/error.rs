@@ -3,7 +3,7 @@
 use diesel::result::{DatabaseErrorKind, DeserializeFieldError, Error};
 use tokio::sync::Notify;
 
-use crate::db::engine::passing_failures::passes_for_queries;
+use crate::db::engine::transient_failures::is_transient_for_query;
 
 /// A query met a row or a page that cannot be read: time to look which.
 pub static MET_UNREADABLE: Notify = Notify::const_new();
@@ -31,6 +31,9 @@ pub enum DbError {
     /// A newer program has brought the schema up to date: this one would not understand it.
     #[error("{0}")]
     NewerSchema(String),
+    /// The node that writes does so for a part that has passed to another one.
+    #[error("another node has this part of the service by now")]
+    Fenced,
     /// Our own code between the queries did.
     #[error("a query panicked")]
     Panicked,
@@ -70,7 +73,7 @@ impl From<Error> for DbError {
                     Kind::SerializationFailure | Kind::UnableToSendCommand | Kind::ClosedConnection => {
                         DbError::Unavailable(message.to_owned())
                     }
-                    _ if passes_for_queries(message) => DbError::Unavailable(message.to_owned()),
+                    _ if is_transient_for_query(message) => DbError::Unavailable(message.to_owned()),
                     _ if is_damage(message) => {
                         MET_UNREADABLE.notify_one();
                         DbError::Damaged(message.to_owned())

@@ -9,6 +9,10 @@
 //! third one, too, which is its own: a transaction that gets this one knows that the connection has ended. PostgreSQL lets
 //! go of the locks of a connection one after the other: the next process waits for the third one of the process before,
 //! and only then for its writers.
+//!
+//! Nodes share the first lock, and have a second and third one of other numbers: a node that comes waits for no other one,
+//! and disturbs none. A process that serves alone waits for both kinds. By further locks on the same connection a process
+//! says with which keys it opens stored secrets.
 
 use std::{
     fmt, process,
@@ -29,7 +33,7 @@ use diesel::{
 use rustix::system::uname;
 
 use crate::{
-    crypto::random::Random,
+    crypto::{digest::sha256, random::Random},
     db::engine::error::DbError,
     domain::{plain_text::escaped, time::Timestamp},
 };
@@ -38,9 +42,15 @@ use crate::{
 pub const SERVING_LOCK: i64 = 0x636f_6d70_7365_7276;
 /// The number of the lock of its writers.
 const WRITERS_LOCK: i64 = 0x636f_6d70_7772_6974;
+/// Likewise of nodes.
+const NODE_WRITERS_LOCK: i64 = 0x636f_6d70_6e77_7269;
 /// The first half of the numbers of locks that are a connection's own; the second is PostgreSQL's number of it. Locks with
 /// two numbers are others than those with one.
 const OWN_LOCKS: i32 = 0x636f_6d70;
+/// Likewise of nodes.
+const NODE_OWN_LOCKS: i32 = 0x636f_6d71;
+/// The first half of the numbers of locks of keys.
+const KEY_LOCKS: i32 = 0x636f_6d72;
 /// The row of the lock that is held; in two halves, as PostgreSQL lists it.
 const HELD: &str = "l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.classid::bigint = $1 \
                     AND l.objid::bigint = $2 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
@@ -48,6 +58,8 @@ const HELD: &str = "l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND
 pub const WAITS: &str = "companion waits";
 /// Begins the name of the connection that has it.
 pub const SERVES: &str = "companion serves";
+/// Begins the name of the connection of a node, which shares it.
+const NODE_SERVES: &str = "companion node";
 /// PostgreSQL cuts names after 63 bytes.
 const LONGEST_HOST: usize = 17;
 
@@ -63,6 +75,46 @@ define_sql_function! {
     fn try_to_share_own(class: Integer, connection: Integer) -> Bool;
 }
 
+/// Processes beside which one serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockSharing {
+    /// None.
+    Alone,
+    /// Other nodes, each with fences for the parts that it has.
+    WithNodes,
+}
+
+impl LockSharing {
+    /// The lock of its writers, and the first half of the numbers of its own locks.
+    fn locks(self) -> (i64, i32) {
+        match self {
+            Self::Alone => (WRITERS_LOCK, OWN_LOCKS),
+            Self::WithNodes => (NODE_WRITERS_LOCK, NODE_OWN_LOCKS),
+        }
+    }
+
+    /// The processes for whose end it waits.
+    fn waits_for(self) -> &'static [Self] {
+        match self {
+            Self::Alone => &[Self::Alone, Self::WithNodes],
+            Self::WithNodes => &[Self::Alone],
+        }
+    }
+
+    /// The statement that takes the lock if it is free for such a process.
+    pub fn try_to_take(self) -> &'static str {
+        match self {
+            Self::Alone => "SELECT pg_try_advisory_lock($1) AS taken",
+            Self::WithNodes => "SELECT pg_try_advisory_lock_shared($1) AS taken",
+        }
+    }
+}
+
+/// True for the name of a connection by which a process serves.
+fn serves(name: &str) -> bool {
+    name.starts_with(SERVES) || name.starts_with(NODE_SERVES)
+}
+
 /// The process that serves, as its connection names it, or another connection that has the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockHolder {
@@ -72,14 +124,14 @@ pub struct LockHolder {
 }
 
 impl LockHolder {
-    /// True if it serves, and is not the process whose names end so.
-    fn is_another_process(&self, own_end: &str) -> bool {
-        self.name.starts_with(SERVES) && !self.name.ends_with(own_end)
-    }
-
     /// True if no companion serves by it, nor takes over.
     pub fn is_foreign(&self) -> bool {
-        self.connection != 0 && self.name != WAITS && !self.name.starts_with(SERVES)
+        self.connection != 0 && self.name != WAITS && !serves(&self.name)
+    }
+
+    /// True if a node serves by it, perhaps beside others.
+    pub fn is_node(&self) -> bool {
+        self.name.starts_with(NODE_SERVES)
     }
 }
 
@@ -105,12 +157,14 @@ impl fmt::Display for LockHolder {
         if name == WAITS {
             return write!(f, "another process, which takes over (connection {connection} of PostgreSQL)");
         }
-        let mut words = name.strip_prefix(SERVES).unwrap_or_default().split_whitespace();
+        let node = name.strip_prefix(NODE_SERVES);
+        let kind = if node.is_some() { "the node of process" } else { "process" };
+        let mut words = node.or_else(|| name.strip_prefix(SERVES)).unwrap_or_default().split_whitespace();
         let since = words.next().and_then(|milliseconds| milliseconds.parse().ok());
         let since = since.and_then(Timestamp::from_timestamp_millis);
         match (since, words.next(), words.next()) {
             (Some(since), Some(process), Some(host)) => {
-                write!(f, "process {process} on {host}, which serves since {}", since.to_wire())
+                write!(f, "{kind} {process} on {host}, which serves since {}", since.to_wire())
             }
             _ => f.write_str("another process, which serves"),
         }
@@ -139,25 +193,62 @@ struct HoldingConnection {
     connection: i32,
 }
 
-/// The process that serves from this database, and how many wait for it, by the names of their connections.
-pub fn processes(db: &mut PgConnection) -> Result<(Option<LockHolder>, usize), DbError> {
+#[derive(QueryableByName)]
+struct OtherProcess {
+    #[diesel(sql_type = Bool)]
+    opens: bool,
+}
+
+/// The second half of the number of the lock of the key with this fingerprint.
+fn key_number(fingerprint: &str) -> i32 {
+    sha256(fingerprint.as_bytes()).into_iter().take(3).fold(0, |number, byte| (number << 8) | i32::from(byte))
+}
+
+/// Says that this process opens what the keys of these fingerprints have sealed. Call it before the serving lock is taken on
+/// this connection, so that none serves without it.
+pub fn say_keys(db: &mut PgConnection, fingerprints: &[String]) -> Result<(), DbError> {
+    for fingerprint in fingerprints {
+        let number = key_number(fingerprint);
+        db.batch_execute(&format!("SELECT pg_advisory_lock_shared({KEY_LOCKS}, {number})"))?;
+    }
+    Ok(())
+}
+
+/// For each process that serves beside the own one: true if it says that it opens what the key of this fingerprint has sealed.
+pub fn others_open(db: &mut PgConnection, own: Option<&LockHold>, fingerprint: &str) -> Result<Vec<bool>, DbError> {
+    let own = own.map_or(0, |own| own.connection.load(Ordering::SeqCst));
+    let others = sql_query(format!(
+        "SELECT bool_or(l.objsubid = 2 AND l.objid::bigint = {}) AS opens FROM pg_locks l \
+         WHERE ({HELD}) OR (l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid::bigint = {KEY_LOCKS} \
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())) \
+         GROUP BY l.pid HAVING bool_or(l.objsubid = 1) AND l.pid <> {own}",
+        key_number(fingerprint)
+    ));
+    let others = others.bind::<BigInt, _>(SERVING_LOCK >> 32).bind::<BigInt, _>(SERVING_LOCK & 0xffff_ffff);
+    Ok(others.load::<OtherProcess>(db)?.into_iter().map(|other| other.opens).collect())
+}
+
+/// The processes that serve from this database, more than one if they are nodes, and how many wait for it, by the names of
+/// their connections.
+pub fn processes(db: &mut PgConnection) -> Result<(Vec<LockHolder>, usize), DbError> {
     let named = sql_query(
         "SELECT application_name AS name, pid AS connection, coalesce(host(client_addr), 'local') AS address, false AS own \
          FROM pg_stat_activity \
-         WHERE datname = current_database() AND starts_with(application_name, 'companion ')",
+         WHERE datname = current_database() AND starts_with(application_name, 'companion ') ORDER BY application_name",
     );
     let (serving, others): (Vec<_>, Vec<_>) =
-        named.load::<NamedHolder>(db)?.into_iter().partition(|holder| holder.name.starts_with(SERVES));
+        named.load::<NamedHolder>(db)?.into_iter().partition(|holder| serves(&holder.name));
     let waiting = others.iter().filter(|other| other.name == WAITS).count();
-    Ok((serving.into_iter().next().map(LockHolder::from), waiting))
+    Ok((serving.into_iter().map(LockHolder::from).collect(), waiting))
 }
 
-/// The connection that has the lock.
+/// The connection that has the lock: of several nodes the one that asks, if it has it, or any.
 pub fn find(db: &mut PgConnection) -> Result<Option<NamedHolder>, DbError> {
     let holders = sql_query(format!(
         "SELECT coalesce(a.application_name, '') AS name, l.pid AS connection, \
          coalesce(host(a.client_addr), 'local') AS address, l.pid = pg_backend_pid() AS own \
-         FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE {HELD}"
+         FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE {HELD} \
+         ORDER BY own DESC"
     ));
     let holders = holders.bind::<BigInt, _>(SERVING_LOCK >> 32).bind::<BigInt, _>(SERVING_LOCK & 0xffff_ffff);
     Ok(holders.load(db)?.into_iter().next())
@@ -165,20 +256,23 @@ pub fn find(db: &mut PgConnection) -> Result<Option<NamedHolder>, DbError> {
 
 /// Waits until the process that had the lock before writes no more. Call it with the lock taken. Fails if that takes longer
 /// than PostgreSQL gives a query.
-pub fn wait_for_the_one_before(db: &mut PgConnection) -> Result<(), DbError> {
-    db.batch_execute(&format!(
-        "SELECT pg_advisory_lock_shared({OWN_LOCKS}, connection), pg_advisory_unlock_shared({OWN_LOCKS}, connection) \
-         FROM (SELECT objid::integer AS connection FROM pg_locks WHERE locktype = 'advisory' AND granted \
-         AND objsubid = 2 AND classid::bigint = {OWN_LOCKS} AND pid <> pg_backend_pid() \
-         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS ending; \
-         SELECT pg_advisory_lock({WRITERS_LOCK}); SELECT pg_advisory_unlock({WRITERS_LOCK})"
-    ))?;
+pub fn wait_for_the_one_before(db: &mut PgConnection, sharing: LockSharing) -> Result<(), DbError> {
+    for (writers, own) in sharing.waits_for().iter().map(|before| before.locks()) {
+        db.batch_execute(&format!(
+            "SELECT pg_advisory_lock_shared({own}, connection), pg_advisory_unlock_shared({own}, connection) \
+             FROM (SELECT objid::integer AS connection FROM pg_locks WHERE locktype = 'advisory' AND granted \
+             AND objsubid = 2 AND classid::bigint = {own} AND pid <> pg_backend_pid() \
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS ending; \
+             SELECT pg_advisory_lock({writers}); SELECT pg_advisory_unlock({writers})"
+        ))?;
+    }
     Ok(())
 }
 
 /// The lock of this process, as its transactions see it. Clones share it.
 #[derive(Clone)]
 pub struct LockHold {
+    sharing: LockSharing,
     /// The end of the names of its connections that serve.
     own_end: Arc<str>,
     /// PostgreSQL's number of the connection on which this process has taken the lock last; 0: none yet.
@@ -189,22 +283,32 @@ pub struct LockHold {
 
 impl LockHold {
     /// Not yet taken. Containers may share process id and host name: this process has a word of its own.
-    pub fn new(random: &Random) -> Self {
+    pub fn new(random: &Random, sharing: LockSharing) -> Self {
         let host = uname().nodename().to_string_lossy().into_owned();
         let host: String = host.chars().filter(char::is_ascii_graphic).take(LONGEST_HOST).collect();
         let own_end = format!(" {} {host} {}", process::id(), random.hex::<3>());
-        Self { own_end: own_end.into(), connection: Arc::default(), passed_to: Arc::default() }
+        Self { sharing, own_end: own_end.into(), connection: Arc::default(), passed_to: Arc::default() }
+    }
+
+    /// Processes beside which this one serves.
+    pub fn sharing(&self) -> LockSharing {
+        self.sharing
     }
 
     /// The name of its connection that serves since this time.
     pub fn name(&self, since: Timestamp) -> String {
-        format!("{SERVES} {}{}", since.timestamp_millis(), self.own_end)
+        let serves = match self.sharing {
+            LockSharing::Alone => SERVES,
+            LockSharing::WithNodes => NODE_SERVES,
+        };
+        format!("{serves} {}{}", since.timestamp_millis(), self.own_end)
     }
 
     /// Notes that the lock was taken on this connection, and takes the one that is the connection's own.
     pub fn is_taken_on(&self, db: &mut PgConnection) -> Result<(), DbError> {
         let own: HoldingConnection = sql_query("SELECT pg_backend_pid() AS connection").get_result(db)?;
-        db.batch_execute(&format!("SELECT pg_advisory_lock({OWN_LOCKS}, {})", own.connection))?;
+        let (_, own_locks) = self.sharing.locks();
+        db.batch_execute(&format!("SELECT pg_advisory_lock({own_locks}, {})", own.connection))?;
         self.connection.store(own.connection, Ordering::SeqCst);
         Ok(())
     }
@@ -213,14 +317,15 @@ impl LockHold {
     /// committed. Call it last in a transaction.
     pub fn check(&self, db: &mut PgConnection) -> Result<(), DbError> {
         let own = self.connection.load(Ordering::SeqCst);
+        let (writers, own_locks) = self.sharing.locks();
         // One question, prepared once for each connection. CASE looks at the second lock after it has the first.
-        let writes = try_to_share(WRITERS_LOCK);
-        let is_lost = diesel::select(case_when(writes, try_to_share_own(OWN_LOCKS, own)).otherwise(true));
+        let writes = try_to_share(writers);
+        let is_lost = diesel::select(case_when(writes, try_to_share_own(own_locks, own)).otherwise(true));
         if !is_lost.get_result::<bool>(db)? {
             return Ok(());
         }
         let reason = match find(db)?.map(LockHolder::from) {
-            Some(other) if other.is_another_process(&self.own_end) => {
+            Some(other) if self.has_passed_to(&other) => {
                 *self.passed_to.lock().unwrap_or_else(PoisonError::into_inner) = Some(other.clone());
                 format!("the lock of the database has passed to {other}")
             }
@@ -237,6 +342,12 @@ impl LockHold {
         Err(DbError::Unavailable(reason))
     }
 
+    /// True if that process serves in place of this one; a node beside a node does not.
+    fn has_passed_to(&self, other: &LockHolder) -> bool {
+        let beside = self.sharing == LockSharing::WithNodes && other.is_node();
+        serves(&other.name) && !beside && !other.name.ends_with(&*self.own_end)
+    }
+
     /// Another process that a transaction has found in the place of this one.
     pub fn passed_to(&self) -> Option<LockHolder> {
         self.passed_to.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -246,20 +357,84 @@ impl LockHold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        clock::Clock,
+        config::Database,
+        db::{
+            engine::{
+                self,
+                serving_lock::{LockState, ServingLock},
+            },
+            testing::Postgres,
+        },
+    };
 
     #[test]
     fn a_process_of_the_same_id_and_host_is_another_one() {
-        let [one, other] = [1, 2].map(|seed| LockHold::new(&Random::seeded(seed)));
+        let [one, other] = [1, 2].map(|seed| LockHold::new(&Random::seeded(seed), LockSharing::Alone));
         let since = "2026-11-27T04:00:00Z".parse().unwrap();
         let named = |hold: &LockHold| LockHolder { name: hold.name(since), connection: 7, ..LockHolder::default() };
-        assert!(named(&one).name.len() <= 63 && !named(&one).is_another_process(&one.own_end));
-        assert!(named(&other).is_another_process(&one.own_end));
+        assert!(named(&one).name.len() <= 63 && !one.has_passed_to(&named(&one)));
+        assert!(one.has_passed_to(&named(&other)));
         let (shown, start) = (named(&one).to_string(), format!("process {} on ", process::id()));
         assert!(shown.starts_with(&start) && shown.ends_with("serves since 2026-11-27T04:00:00.000Z"), "{shown}");
         let name = format!("{SERVES} 1764000000000 {} elsewhere", process::id());
         let older = LockHolder { name, ..LockHolder::default() };
-        assert!(older.is_another_process(&one.own_end), "of a version without such a word");
+        assert!(one.has_passed_to(&older), "of a version without such a word");
         assert!(!older.is_foreign());
+    }
+
+    #[test]
+    fn a_node_serves_in_place_of_one_that_was_alone_and_not_of_a_node() {
+        let [alone, one, two] = [(1, LockSharing::Alone), (2, LockSharing::WithNodes), (3, LockSharing::WithNodes)]
+            .map(|(seed, sharing)| LockHold::new(&Random::seeded(seed), sharing));
+        let since = "2026-11-27T04:00:00Z".parse().unwrap();
+        let named = |hold: &LockHold| LockHolder { name: hold.name(since), connection: 7, ..LockHolder::default() };
+        assert!(alone.has_passed_to(&named(&one)) && one.has_passed_to(&named(&alone)));
+        assert!(!one.has_passed_to(&named(&two)) && !named(&one).is_foreign() && named(&one).name.len() <= 63);
+        let shown = named(&one).to_string();
+        assert!(shown.starts_with(&format!("the node of process {} on ", process::id())), "{shown}");
+    }
+
+    #[test]
+    fn nodes_serve_beside_one_another_and_not_beside_one_that_is_alone() {
+        let Some(postgres) = Postgres::create() else { return };
+        let Database::Postgres(url) = postgres.database() else { panic!("it is a PostgreSQL") };
+        let clock = Clock::system();
+        let ask = |sharing| ServingLock::ask_beside(&url, &clock, None, sharing, vec!["key".to_owned()]);
+        let is_ours = |lock: &ServingLock| matches!(lock.state(), LockState::Ours { .. });
+        let begin = || {
+            let mut writer = engine::open_postgres(&url).unwrap();
+            writer.batch_execute("BEGIN").unwrap();
+            writer
+        };
+        let (one, mut of_one) = (ask(LockSharing::WithNodes).unwrap(), begin());
+        one.hold().check(&mut of_one).unwrap();
+        let (two, mut of_two) = (ask(LockSharing::WithNodes).unwrap(), begin());
+        assert!(is_ours(&one) && is_ours(&two), "one joins while another one writes");
+        two.hold().check(&mut of_two).unwrap();
+        of_two.batch_execute("COMMIT").unwrap();
+        let mut open = |key: &str| others_open(&mut of_two, Some(&two.hold()), key).unwrap();
+        assert_eq!((open("key"), open("other")), (vec![true], vec![false]));
+        let LockState::HeldBy(node) = ask(LockSharing::Alone).unwrap().state() else { panic!("nodes serve") };
+        assert!(node.to_string().starts_with("the node of process "), "{node}");
+        let hold = one.hold();
+        drop((one, two));
+        while let Ok(alone) = ask(LockSharing::Alone) {
+            assert!(!is_ours(&alone), "a node has not ended its connection yet, or its transaction goes on");
+        }
+        of_one.batch_execute("COMMIT; BEGIN").unwrap();
+        // A connection that asked before may not have ended yet.
+        let _alone = loop {
+            let alone = ask(LockSharing::Alone).unwrap();
+            if is_ours(&alone) {
+                break alone;
+            }
+        };
+        assert!(hold.check(&mut of_one).is_err());
+        let LockState::HeldBy(holder) = ask(LockSharing::WithNodes).unwrap().state() else { panic!("one is alone") };
+        assert!(holder.to_string().starts_with("process "), "{holder}");
+        assert!(hold.passed_to().is_some());
     }
 
     #[test]

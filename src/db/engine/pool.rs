@@ -2,6 +2,8 @@
 //!
 //! Queries run on threads of their own, one for each connection, and whatever becomes of them, their caller has an
 //! answer in time: a database that hangs holds these threads, and nothing else.
+//!
+//! Above 500 lines: the connections, their queue and the end of a transaction know each other, and nothing else does.
 
 use std::{
     fs::File,
@@ -29,14 +31,18 @@ use crate::{
         self, Access, EngineError,
         database_file::DatabaseFile,
         error::DbError,
+        fence_check,
         job_queue::{JobQueue, JobUrgency},
         lock_holder::LockHold,
     },
+    domain::fence::Fence,
     net::trace,
 };
 
 /// Time for which a caller waits for its answer before it gets [`DbError::Unavailable`].
 const DEADLINE: Duration = Duration::from_secs(5);
+/// Longest wait of a simulation for its connections, by the clock: a machine that has more to do is no fault in it.
+const SIMULATED_DEADLINE: Duration = Duration::from_secs(600);
 /// Time between two looks of a waiting query whether there will be a connection.
 const LOOKED_EVERY: Duration = Duration::from_millis(200);
 /// For about as long as its caller waits.
@@ -71,6 +77,30 @@ struct Keeper {
     file: Option<Arc<DatabaseFile>>,
     /// The lock of a process that serves from PostgreSQL.
     hold: Option<LockHold>,
+    /// The right by which a node writes for a part of the service.
+    fence: Option<Arc<Fence>>,
+}
+
+tokio::task_local! {
+    /// The right by which the work of this task writes.
+    static WRITES_BY: Arc<Fence>;
+}
+
+/// Does work for a part: its changes fail once another node has that, as those of a pool that is
+/// [`fenced_by`](Pool::fenced_by) its right. Not those of tasks that it starts.
+pub async fn writes_by<T>(right: Arc<Fence>, work: impl Future<Output = T>) -> T {
+    WRITES_BY.scope(right, work).await
+}
+
+impl Keeper {
+    /// With the right of the work of this task, unless the pool has one.
+    fn of_task(&self) -> Self {
+        let mut keeper = self.clone();
+        if keeper.fence.is_none() {
+            keeper.fence = WRITES_BY.try_with(Arc::clone).ok();
+        }
+        keeper
+    }
 }
 
 /// Load of the connections.
@@ -153,7 +183,7 @@ impl Pool {
                 let (writers, readers) = (lane(1, 0, Access::Write)?, lane(SQLITE_READERS, 0, Access::Read)?);
                 let file = DatabaseFile::at(path)
                     .map_err(|error| DbError::Unavailable(format!("{}: {error}", path.display())))?;
-                let keeper = Keeper { file: Some(Arc::new(file)), hold: None };
+                let keeper = Keeper { file: Some(Arc::new(file)), ..Keeper::default() };
                 Ok(Pool { writers, readers, keeper, at_start })
             }
         }
@@ -162,6 +192,19 @@ impl Pool {
     /// This pool, which changes nothing unless this process has its lock.
     pub fn held_by(mut self, hold: Option<LockHold>) -> Self {
         self.keeper.hold = hold;
+        self
+    }
+
+    /// This pool, which changes nothing once another node has the part: [`DbError::Fenced`]. As long as it, or a change
+    /// through it, goes on, the right is shared.
+    pub fn fenced_by(mut self, fence: Arc<Fence>) -> Self {
+        self.keeper.fence = Some(fence);
+        self
+    }
+
+    /// This pool without its fence: for changes that are right whichever node has the part.
+    pub fn unfenced(mut self) -> Self {
+        self.keeper.fence = None;
         self
     }
 
@@ -193,7 +236,7 @@ impl Pool {
         E: From<DbError> + Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, E> + Send + 'static,
     {
-        let keeper = self.keeper.clone();
+        let keeper = self.keeper.of_task();
         self.writers.run(JobUrgency::Ordinary, move |db| keeper.transaction(db, change)).await
     }
 
@@ -205,7 +248,7 @@ impl Pool {
         E: From<DbError> + Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, E> + Send + 'static,
     {
-        let keeper = self.keeper.clone();
+        let keeper = self.keeper.of_task();
         self.writers.run(JobUrgency::Ordinary, move |db| keeper.transaction(db, change).inspect(notify)).await
     }
 
@@ -215,7 +258,7 @@ impl Pool {
         T: Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, DbError> + Send + 'static,
     {
-        let keeper = self.keeper.clone();
+        let keeper = self.keeper.of_task();
         self.writers.run(JobUrgency::First, move |db| keeper.transaction(db, change).inspect(notify)).await
     }
 
@@ -281,7 +324,7 @@ impl DbLane {
             Database::Sqlite(_) => made.max_lifetime(None).idle_timeout(None),
         };
         let made = made
-            .connection_timeout(DEADLINE)
+            .connection_timeout(if disk.is_some() { SIMULATED_DEADLINE } else { DEADLINE })
             // Each query that gets no connection says why; the pool would say it once more with every attempt.
             .error_handler(Box::new(r2d2::NopErrorHandler))
             .build(connector)
@@ -425,6 +468,11 @@ impl Keeper {
     }
 
     fn before_commit(&self, db: &mut Db) -> Result<(), DbError> {
+        match (&mut *db, &self.fence) {
+            (Db::Pg(connection), Some(fence)) => fence_check::on_postgres(connection, fence)?,
+            (Db::Sqlite(connection), Some(fence)) => fence_check::on_sqlite(connection, fence)?,
+            (_, None) => {}
+        }
         match (db, &self.hold) {
             (Db::Pg(connection), Some(hold)) => hold.check(connection),
             // PostgreSQL answers COMMIT without an error when an earlier, swallowed error has already undone everything.

@@ -29,7 +29,7 @@ use crate::{
         self, POOL_SESSIONS,
         cluster_timeline::NewestTimeline,
         error::DbError,
-        lock_holder::{self, LockHold, LockHolder, NamedHolder, SERVING_LOCK, WAITS},
+        lock_holder::{self, LockHold, LockHolder, LockSharing, NamedHolder, SERVING_LOCK, WAITS},
         pool::Db,
         schema_steps,
     },
@@ -69,6 +69,8 @@ struct LockWatcher {
     url: SecretString,
     clock: Clock,
     timeline: Option<NewestTimeline>,
+    /// The keys that open stored secrets, by fingerprint.
+    keys: Vec<String>,
     connection: Option<LockConnection>,
     /// The name of the last connection that had the lock.
     name: Option<String>,
@@ -100,9 +102,21 @@ impl ServingLock {
 
     /// [`ask`](Self::ask) of a server that was not left behind on an older timeline than this.
     pub fn ask_since(url: &SecretString, clock: &Clock, timeline: Option<NewestTimeline>) -> Result<Self, DbError> {
-        let hold = LockHold::new(&Random::system());
+        Self::ask_beside(url, clock, timeline, LockSharing::Alone, Vec::new())
+    }
+
+    /// [`ask_since`](Self::ask_since) for a process that serves beside such others, and opens stored secrets with the keys of
+    /// these fingerprints.
+    pub fn ask_beside(
+        url: &SecretString,
+        clock: &Clock,
+        timeline: Option<NewestTimeline>,
+        sharing: LockSharing,
+        keys: Vec<String>,
+    ) -> Result<Self, DbError> {
+        let hold = LockHold::new(&Random::system(), sharing);
         let (url, clock) = (url.clone(), clock.clone());
-        let mut watcher = LockWatcher { url, clock, timeline, connection: None, name: None, hold: hold.clone() };
+        let mut watcher = LockWatcher { url, clock, timeline, keys, connection: None, name: None, hold: hold.clone() };
         let (report, state) = watch::channel(watcher.look()?);
         let (end, ended) = mpsc::channel();
         let run = move || {
@@ -181,9 +195,9 @@ impl LockWatcher {
     fn look(&mut self) -> Result<LockState, DbError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => LockConnection::open(&self.url, self.timeline.as_ref())?,
+            None => LockConnection::open(&self.url, self.timeline.as_ref(), &self.keys)?,
         };
-        if !connection.ours && connection.take()? {
+        if !connection.ours && connection.take(self.hold.sharing())? {
             if self.name.is_some() {
                 // Another process may have served meanwhile. Nothing is written before this is known.
                 let db = engine::open_postgres(&self.url).map_err(|error| DbError::Unavailable(error.to_string()))?;
@@ -213,20 +227,21 @@ impl LockWatcher {
 }
 
 impl LockConnection {
-    fn open(url: &SecretString, timeline: Option<&NewestTimeline>) -> Result<Self, DbError> {
+    fn open(url: &SecretString, timeline: Option<&NewestTimeline>, keys: &[String]) -> Result<Self, DbError> {
         let mut connection = engine::open_postgres(url).map_err(|error| DbError::Unavailable(error.to_string()))?;
         timeline.map_or(Ok(()), |timeline| timeline.check(&mut connection))?;
         let mut opened = Self { connection, ours: false };
         opened.connection.batch_execute(FREE_EARLY)?;
         opened.name(WAITS)?;
+        lock_holder::say_keys(&mut opened.connection, keys)?;
         Ok(opened)
     }
 
-    fn take(&mut self) -> Result<bool, DbError> {
-        let take = sql_query("SELECT pg_try_advisory_lock($1) AS taken").bind::<BigInt, _>(SERVING_LOCK);
+    fn take(&mut self, sharing: LockSharing) -> Result<bool, DbError> {
+        let take = sql_query(sharing.try_to_take()).bind::<BigInt, _>(SERVING_LOCK);
         self.ours = take.get_result::<LockTaken>(&mut self.connection)?.taken;
         if self.ours {
-            lock_holder::wait_for_the_one_before(&mut self.connection)?;
+            lock_holder::wait_for_the_one_before(&mut self.connection, sharing)?;
         }
         Ok(self.ours)
     }
@@ -302,7 +317,7 @@ mod tests {
         assert!(holder.starts_with(&process) && holder.contains("which serves since 20"), "{holder}");
         until(&mut first, |state| *state == LockState::Ours { awaited: true }).await;
         let (serves, waiting) = lock_holder::processes(&mut engine::open_postgres(&url).unwrap()).unwrap();
-        assert_eq!((serves.map(|serves| serves.to_string()), waiting), (Some(holder), 1));
+        assert_eq!((serves.iter().map(ToString::to_string).collect::<Vec<_>>(), waiting), (vec![holder], 1));
         drop(first);
         until(&mut second, |state| *state == LockState::Ours { awaited: false }).await;
     }
@@ -442,7 +457,7 @@ mod tests {
         let ask = || ServingLock::ask(&url, &clock);
         // This one has let go of the lock, and not of its own yet.
         let mut ending = engine::open_postgres(&url).unwrap();
-        let hold = LockHold::new(&Random::seeded(1));
+        let hold = LockHold::new(&Random::seeded(1), LockSharing::Alone);
         hold.is_taken_on(&mut ending).unwrap();
         let mut writer = engine::open_postgres(&url).unwrap();
         writer.batch_execute("BEGIN").unwrap();

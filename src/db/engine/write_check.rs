@@ -87,6 +87,14 @@ mod tests {
                     Db::Pg(_) => Ok(false),
                 })
             };
+            let fill = "CREATE TABLE free_pages (filler BLOB);
+                INSERT INTO free_pages
+                    SELECT zeroblob(page_size * freelist_count) FROM pragma_page_size, pragma_freelist_count";
+            let filled = pool.write_blocking(|db| match db {
+                Db::Sqlite(db) => Ok(db.batch_execute(fill)?),
+                Db::Pg(_) => Ok(()),
+            });
+            filled.unwrap();
             // SQLite never sets the limit below the pages in use.
             if limited(1).unwrap() {
                 let full = pool.write_blocking(|db| write(db, now())).unwrap_err();

@@ -5,7 +5,7 @@ use crate::{
     db::{
         alarm_rules, channels, count_updates, deliveries, disabled_channels, emergencies,
         engine::pool::Db,
-        incidents, late_notices, new_event_notices, new_notices, notice_messages, notice_steps,
+        incidents, late_notices, merged_notices, new_event_notices, new_notices, notice_messages, notice_steps,
         notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
         paired_servers, reachable_watchers, spoken_alarms,
         testing::{self, now},
@@ -41,7 +41,9 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     alarm_rules::get(db, server, user).unwrap();
     new_notices::open(db, server, key, now()).unwrap();
     late_notices::open(db, user, now()).unwrap();
-    new_notices::merge(db, key, "other").unwrap();
+    merged_notices::merge(db, key, "other").unwrap();
+    merged_notices::parts_among(db, &[key.to_owned()].into()).unwrap();
+    incidents::parts(db, &[key].into()).unwrap();
     let death = testing::timeline_entry("death", "death", now());
     new_event_notices::open(db, &TimelineOwner::Server(server.clone()), &death).unwrap();
     let paired = testing::pairing(user.as_str());
@@ -62,7 +64,8 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     reachable_watchers::page(db, Some(server), 9).unwrap();
     reachable_watchers::of(db, &[server.to_string()].into()).unwrap();
     let name = vec![key.to_owned()];
-    let load = LaneLoad { room: 9, channels: name.clone(), users: name.clone(), hosts: name.clone(), origins: name };
+    let (channels, users, hosts, origins) = (name.clone(), name.clone(), name.clone(), name.clone());
+    let load = LaneLoad { room: 9, channels, users, hosts, origins, messages: name };
     for lane in ChannelLane::ALL {
         notice_messages::due(db, now(), lane, &load).unwrap();
     }
@@ -72,6 +75,8 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     emergencies::over(db, now(), None, 9).unwrap();
     emergencies::note_ended(db, key).unwrap();
     emergencies::of_channel(db, user, &key.into(), now()).unwrap();
+    emergencies::unkept(db, &[ended_attempt(key)], now()).unwrap();
+    emergencies::delete_channel(db, user, &"absent".into(), now()).unwrap();
     emergencies::of_user(db, user, now()).unwrap();
     emergencies::of_server(db, server, now()).unwrap();
     notice_messages::at_origins(db, now(), &load.origins, 9).unwrap();
@@ -97,7 +102,7 @@ fn ended_attempt(key: &str) -> EndedAttempt {
     let (id, incident_id, user_id, channel_id) = (key.to_owned(), key.to_owned(), key.to_owned(), key.to_owned());
     let delivery = NoticeDelivery { id, incident_id, user_id, channel_id, round: 0, attempts: 0, queued_at: now() };
     let outcome = DeliveryOutcome::Accepted { status: Some(200), receipt: Some(key.to_owned()) };
-    EndedAttempt { delivery, target_hash: key.to_owned(), kind: key.to_owned(), outcome }
+    EndedAttempt { delivery, channel: channels::tests::channel(key, key, ChannelKind::Pushover, key), outcome }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Failures of a database that pass, by a part of their text: diesel, libpq and SQLite give no other sign. No query is at
-//! fault in any of them.
+//! Transient failures of a database, by a part of their text: diesel, libpq and SQLite give no other sign. No query is
+//! at fault in any of them.
 
 use self::MetBy::{Both, Connecting, Query};
 
@@ -66,12 +66,12 @@ fn has(text: &str, failures: &[(MetBy, &str)], met_by: MetBy) -> bool {
 }
 
 /// True if a query that failed with this may go through later.
-pub fn passes_for_queries(text: &str) -> bool {
+pub fn is_transient_for_query(text: &str) -> bool {
     has(text, &TROUBLE, Query) || has(text, &REFUSALS, Query)
 }
 
 /// True if a connection that was not made for this reason may be made later.
-pub fn passes_for_connections(text: &str) -> bool {
+pub fn is_transient_for_connection(text: &str) -> bool {
     let comes = |text: &str| {
         has(text, &REFUSALS, Connecting) || NO_CONNECTION_LEFT.iter().any(|refusal| text.contains(refusal))
     };

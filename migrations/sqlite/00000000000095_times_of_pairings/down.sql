@@ -1,0 +1,1 @@
+ALTER TABLE paired_servers DROP COLUMN paired_at;

@@ -1,0 +1,2 @@
+DROP INDEX paired_servers_updated_at;
+DROP TABLE held_parts;
