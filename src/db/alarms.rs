@@ -1,9 +1,10 @@
 //! The ledger of alarms: each alarm that reached us and what it became. An alarm is stored here before it
 //! is delivered, so that no crash loses one; what became of its incident is in [`incidents`](super::incidents).
 //!
-//! An alarm is `received` (a push that its game connection does not have yet), then it has `opened` an incident or was
-//! `merged` into one, and is finished with that. A push that fits no paired server is `unmatched`. Repeats that the link
-//! reports within an incident are counted by the incident and have no row of their own.
+//! An alarm is `received` (a push that its game connection does not have yet, or an alarm of a node that no longer has the
+//! server), then it has `opened` an incident or was `merged` into one, and is finished with that. A push that fits no
+//! paired server is `unmatched`. Repeats that the link reports within an incident are counted by the incident and have no
+//! row of their own.
 
 use diesel::{dsl::min, prelude::*};
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,8 @@ pub struct WaitingPush {
     pub message: String,
     pub received_at: Timestamp,
     pub sent_at: Option<Timestamp>,
+    /// The incident that it waits in ([`wait_in`]).
+    pub incident: Option<String>,
 }
 
 /// Stores an alarm before anything else is done with it. False if it is stored already; it stays as it is.
@@ -106,7 +109,7 @@ pub fn assign(
     incident: &str,
     now: Timestamp,
 ) -> Result<bool, DbError> {
-    let received = alarms::table.find(id).filter(alarms::incident.is_null());
+    let received = alarms::table.find(id).filter(alarms::incident.is_null().or(alarms::finished_at.is_null()));
     // When stored, it may have matched no server: the one of its incident is paired since.
     let set = (
         alarms::server_id.eq(server.as_str()),
@@ -115,6 +118,41 @@ pub fn assign(
         alarms::finished_at.eq(now),
     );
     Ok(diesel::update(received).set(set).execute(db)? == 1)
+}
+
+/// Keeps these alarms as they are for all others until the transaction ends: of two nodes that store the same alarm at once,
+/// the second finds the incident of the first.
+pub fn lock<'a>(db: &mut Db, ids: impl Iterator<Item = &'a str>) -> Result<(), DbError> {
+    let ids: Vec<&str> = ids.collect();
+    if let Db::Pg(db) = db
+        && !ids.is_empty()
+    {
+        let alarms = alarms::table.filter(alarms::id.eq_any(ids)).order(alarms::id);
+        alarms.select(alarms::id).for_update().load::<String>(db)?;
+    }
+    Ok(())
+}
+
+/// These alarms wait in the incident that a node opened for them when it had the server no longer. The node that has it
+/// takes up the incident.
+pub fn wait_in(db: &mut Db, ids: &[&str], incident: &str) -> Result<(), DbError> {
+    let waiting = alarms::table.filter(alarms::id.eq_any(ids.iter().copied())).filter(alarms::finished_at.is_null());
+    diesel::update(waiting.filter(alarms::incident.is_null())).set(alarms::incident.eq(incident)).execute(db)?;
+    Ok(())
+}
+
+/// The incident that this alarm waits in, if it does.
+pub fn waits_in(db: &mut Db, id: &str) -> Result<Option<String>, DbError> {
+    let waiting = alarms::table.find(id).filter(alarms::finished_at.is_null());
+    let incident: Option<Option<String>> = waiting.select(alarms::incident).first(db).optional()?;
+    Ok(incident.flatten())
+}
+
+/// The incident of the first of these alarms that has one.
+pub fn incident_of(db: &mut Db, ids: &[&str]) -> Result<Option<String>, DbError> {
+    let known = alarms::table.filter(alarms::id.eq_any(ids.iter().copied())).filter(alarms::incident.is_not_null());
+    let incident: Option<Option<String>> = known.order(alarms::id).select(alarms::incident).first(db).optional()?;
+    Ok(incident.flatten())
 }
 
 /// The alarms of one incident belong to another one, which an older alarm has opened.
@@ -135,6 +173,37 @@ pub fn waiting(db: &mut Db, server: &ServerId) -> Result<Vec<WaitingPush>, DbErr
         .select(WaitingPush::as_select())
         .load(db)?;
     Ok(rows)
+}
+
+/// Some of the alarms of all servers that wait for their incident.
+#[derive(Debug)]
+pub struct WaitingPage {
+    pub pushes: Vec<(ServerId, WaitingPush)>,
+    /// Where the next page begins; `None`: from the oldest on again.
+    pub last: Option<(Timestamp, String)>,
+}
+
+/// The alarms of all servers that wait for their incident, at most this number, oldest first, after this one. If more wait,
+/// as many of the newest follow: one that has just come waits for no page.
+pub fn all_waiting(db: &mut Db, after: Option<(Timestamp, String)>, most: i64) -> Result<WaitingPage, DbError> {
+    let waiting = |after: Option<(Timestamp, String)>| {
+        let mut waiting = alarms::table.filter(alarms::finished_at.is_null()).into_boxed();
+        if let Some((at, id)) = after {
+            // In a form that the index serves.
+            waiting = waiting.filter(alarms::received_at.ge(at));
+            waiting = waiting.filter(alarms::received_at.gt(at).or(alarms::id.gt(id)));
+        }
+        waiting.limit(most).select((alarms::server_id, WaitingPush::as_select()))
+    };
+    let mut rows: Vec<(Option<String>, WaitingPush)> =
+        waiting(after).order((alarms::received_at, alarms::id)).load(db)?;
+    let last = rows.last().filter(|_| rows.len() as i64 >= most).map(|(_, push)| (push.received_at, push.id.clone()));
+    if last.is_some() {
+        let newest = waiting(last.clone()).order((alarms::received_at.desc(), alarms::id.desc()));
+        rows.extend(newest.load(db)?.into_iter().rev());
+    }
+    let pushes = rows.into_iter().filter_map(|(server, push)| Some((server?.into(), push))).collect();
+    Ok(WaitingPage { pushes, last })
 }
 
 /// The server of this alarm, if it waits for its incident.
@@ -225,6 +294,9 @@ mod tests {
                 assert!(!receive(db, &alarm("a", AlarmState::Received))?, "it is stored");
                 let waits = waiting(db, &"one".into())?;
                 assert_eq!((waits.len(), waits[0].sent_at), (1, Some(now())));
+                let page = all_waiting(db, None, 9)?;
+                let all: Vec<_> = page.pushes.into_iter().map(|(server, push)| (server, push.id)).collect();
+                assert_eq!((all, page.last), (vec![("one".into(), "a".to_owned())], None));
                 assert_eq!(tally(db)?.oldest_unfinished, Some(now()));
                 assert_eq!(waits_for(db, "a")?, Some("one".into()));
                 assert!(assign(db, &"one".into(), "a", AlarmState::Opened, "incident", later(1))?);
@@ -234,7 +306,17 @@ mod tests {
                 );
                 assert!(!assign(db, &"one".into(), "b", AlarmState::Merged, "another", later(1))?, "not stored");
                 assert!(waiting(db, &"one".into())?.is_empty() && waits_for(db, "a")?.is_none());
-                let counts = vec![("received", 0), ("opened", 1), ("merged", 0), ("unmatched", 0)];
+                receive(db, &alarm("c", AlarmState::Received))?;
+                wait_in(db, &["a", "c"], "of another node")?;
+                assert_eq!(incident_of(db, &["none", "a"])?, Some("incident".into()), "it has one");
+                let waits: Vec<_> =
+                    waiting(db, &"one".into())?.into_iter().map(|push| (push.id, push.incident)).collect();
+                assert_eq!(waits, [("c".to_owned(), Some("of another node".to_owned()))]);
+                assert_eq!([waits_in(db, "a")?, waits_in(db, "c")?], [None, Some("of another node".to_owned())]);
+                assert!(assign(db, &"one".into(), "c", AlarmState::Opened, "whole", later(1))?);
+                assert_eq!(incident_of(db, &["c"])?, Some("whole".into()));
+                assert!(all_waiting(db, None, 9)?.pushes.is_empty());
+                let counts = vec![("received", 0), ("opened", 2), ("merged", 0), ("unmatched", 0)];
                 assert_eq!(tally(db)?, Tally { counts, oldest_unfinished: None });
                 Ok(())
             })
@@ -261,6 +343,28 @@ mod tests {
                 receive(db, &LedgerAlarm { received_at: later(4), ..alarm("fits", AlarmState::Received) })?;
                 assert_eq!(last_unmatched(db, &"alice".into(), later(2))?, Some(("new".to_owned(), later(2))));
                 assert_eq!(last_unmatched(db, &"alice".into(), later(3))?, None);
+                Ok(())
+            })
+            .unwrap();
+        });
+    }
+
+    #[test]
+    fn alarms_that_wait_are_read_in_pages_over_and_over() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "alice");
+            testing::server(pool, "alice", "one");
+            pool.write_blocking(|db| {
+                for (id, at) in [("b", now()), ("a", now()), ("c", later(1)), ("d", later(2)), ("e", later(3))] {
+                    receive(db, &LedgerAlarm { received_at: at, ..alarm(id, AlarmState::Received) })?;
+                }
+                let (mut after, mut read) = (None, Vec::new());
+                for _ in 0..4 {
+                    let page = all_waiting(db, after, 2)?;
+                    read.push(page.pushes.into_iter().map(|(_, push)| push.id).collect::<String>());
+                    after = page.last;
+                }
+                assert_eq!(read, ["abde", "cde", "e", "abde"], "the newest do not wait for their page");
                 Ok(())
             })
             .unwrap();

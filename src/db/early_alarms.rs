@@ -34,7 +34,7 @@ pub struct EarlyAlarms {
 }
 
 impl EarlyAlarms {
-    /// Adds one.
+    /// Adds an incident that was opened just now. Beyond the bound it is left to the database.
     pub fn add(&self, alarm: EarlyAlarm) {
         let mut waiting = self.waiting();
         if waiting.len() < MOST {

@@ -2,7 +2,7 @@
 //! acknowledgements. The database has them, and may give nothing since.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,10 +17,13 @@ use crate::{
     },
 };
 
-/// Changes of a kind that are remembered, of half a minute. Beyond them the memory is as it was read.
+/// Changes of a kind that are remembered, of half a minute. Beyond them the memory is as it was read. Of acknowledgements the
+/// newest are remembered: what they end may still ring.
 const MOST: usize = 20_000;
 /// For so long a message may wait that an acknowledgement ends.
 const ACKNOWLEDGED_FOR: TimeDelta = TimeDelta::minutes(5);
+/// For so long an alarm may ring, for whose acknowledgement the database is waited for.
+const KEPT_FOR: TimeDelta = TimeDelta::hours(24);
 
 /// An access or a way that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +35,38 @@ pub enum EndedWay {
     Channel(ChannelId),
 }
 
+/// The newest acknowledgements, oldest first.
+#[derive(Debug, Default)]
+struct Acknowledgements {
+    known: HashSet<NoticeKey>,
+    in_order: VecDeque<(Moment, NoticeKey)>,
+}
+
+impl Acknowledgements {
+    /// Adds one; the first of a notice counts.
+    fn add(&mut self, notice: NoticeKey, now: Moment) {
+        if !self.known.insert(notice.clone()) {
+            return;
+        }
+        self.in_order.push_back((now, notice));
+        if self.in_order.len() > MOST {
+            self.forget_first();
+        }
+    }
+
+    fn forget_old(&mut self, now: Moment, kept_for: TimeDelta) {
+        while self.in_order.front().is_some_and(|(since, _)| now - *since >= kept_for) {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some((_, notice)) = self.in_order.pop_front() {
+            self.known.remove(&notice);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct KnownChanges {
     /// Changes that were noted.
@@ -39,7 +74,20 @@ struct KnownChanges {
     /// The ways, and which change each was.
     ended: HashMap<EndedWay, u64>,
     rules: HashMap<(ServerId, UserId), (u64, AlarmRules)>,
-    acknowledged: HashMap<NoticeKey, Moment>,
+    acknowledged: Acknowledgements,
+    /// Acknowledgements that the journal had before the database.
+    kept: Acknowledgements,
+}
+
+impl KnownChanges {
+    fn is_acknowledged(&self, notice: &NoticeKey) -> bool {
+        self.acknowledged.known.contains(notice) || self.kept.known.contains(notice)
+    }
+
+    fn has_left(&self, server: &ServerId, user: &UserId) -> bool {
+        self.ended.contains_key(&EndedWay::User(user.clone()))
+            || self.ended.contains_key(&EndedWay::Guest(server.clone(), user.clone()))
+    }
 }
 
 /// The changes. Note each after its commit: a later reading has it.
@@ -75,20 +123,30 @@ impl EarlyChanges {
 
     /// The user has acknowledged.
     pub fn acknowledge(&self, notice: NoticeKey, now: Moment) {
-        let mut known = self.lock();
-        if known.acknowledged.len() < MOST {
-            known.acknowledged.insert(notice, now);
-        }
+        self.lock().acknowledged.add(notice, now);
+    }
+
+    /// The user has acknowledged, and only the journal has it.
+    pub fn keep_acknowledged(&self, notice: NoticeKey, now: Moment) {
+        self.lock().kept.add(notice, now);
+    }
+
+    /// True if the user has acknowledged, and the database may not have it yet.
+    pub fn is_acknowledged(&self, notice: &NoticeKey) -> bool {
+        self.lock().is_acknowledged(notice)
+    }
+
+    /// True if the user may no longer watch the server.
+    pub fn has_left(&self, server: &ServerId, user: &UserId) -> bool {
+        self.lock().has_left(server, user)
     }
 
     /// True if no message of the notice may be sent by the channel any longer.
     pub fn is_ended(&self, server: &ServerId, notice: &NoticeKey, channel: &ChannelId) -> bool {
         let known = self.lock();
-        let user = || notice.user.clone();
-        known.acknowledged.contains_key(notice)
+        known.is_acknowledged(notice)
             || known.ended.contains_key(&EndedWay::Channel(channel.clone()))
-            || known.ended.contains_key(&EndedWay::User(user()))
-            || known.ended.contains_key(&EndedWay::Guest(server.clone(), user()))
+            || known.has_left(server, &notice.user)
     }
 
     /// The rules that were set since; `None`: none were.
@@ -115,7 +173,9 @@ impl EarlyChanges {
 
     /// Forgets acknowledgements for which no message waits any longer.
     pub fn forget_old(&self, now: Moment) {
-        self.lock().acknowledged.retain(|_, since| now - *since < ACKNOWLEDGED_FOR);
+        let mut known = self.lock();
+        known.acknowledged.forget_old(now, ACKNOWLEDGED_FOR);
+        known.kept.forget_old(now, KEPT_FOR);
     }
 
     fn lock(&self) -> MutexGuard<'_, KnownChanges> {
@@ -164,5 +224,24 @@ mod tests {
         assert_eq!(are_ended(), [false, false, true]);
         changes.forget_old(at(300));
         assert_eq!(are_ended(), [false; 3]);
+        changes.keep_acknowledged(notice("other"), at(0));
+        changes.forget_old(at(86_399));
+        assert_eq!((are_ended(), changes.is_acknowledged(&notice("other"))), ([false, false, true], true));
+        changes.forget_old(at(86_400));
+        assert_eq!(are_ended(), [false; 3]);
+    }
+
+    #[test]
+    fn of_too_many_acknowledgements_the_newest_are_known() {
+        let changes = EarlyChanges::default();
+        let notice = |number: usize| NoticeKey { incident: number.to_string(), user: "user".into() };
+        for add in [EarlyChanges::keep_acknowledged, EarlyChanges::acknowledge] {
+            (0..=MOST).for_each(|number| add(&changes, notice(number), at(0)));
+            add(&changes, notice(1), at(1));
+            let known = [0, 1, MOST].map(|number| changes.is_acknowledged(&notice(number)));
+            assert_eq!(known, [false, true, true]);
+            changes.forget_old(at(86_400));
+            assert!(!changes.is_acknowledged(&notice(MOST)));
+        }
     }
 }

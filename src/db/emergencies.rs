@@ -8,12 +8,13 @@ use crate::{
     db::{
         channels::{self, StoredChannel},
         engine::{error::DbError, pool::Db},
-        notice_subjects,
-        notices::NoticeKey,
+        incidents, notice_subjects,
+        notices::{EndedAttempt, NoticeKey},
         paired_servers,
-        schema::{deliveries, notices},
+        schema::{channels as channel_rows, deliveries, notices},
     },
     domain::{
+        channel::EMERGENCY_SPAN,
         ids::{ChannelId, ServerId, UserId},
         time::Timestamp,
     },
@@ -94,6 +95,57 @@ pub fn of_channel(
     with_channels(db, ringing)
 }
 
+/// Deletes the user's channel; false if they have no such one. Also returns its emergencies that still repeat. Call it in a
+/// transaction.
+pub fn delete_channel(
+    db: &mut Db,
+    user: &UserId,
+    channel: &ChannelId,
+    now: Timestamp,
+) -> Result<(bool, Vec<OrphanedEmergency>), DbError> {
+    if let Db::Pg(db) = db {
+        // A receipt that is being stored is waited for, and one that comes later finds no channel.
+        channel_rows::table.find(channel.as_str()).select(channel_rows::id).for_update().execute(db)?;
+    }
+    let orphaned = of_channel(db, user, channel, now)?;
+    Ok((channels::delete(db, user, channel)?, orphaned))
+}
+
+/// The emergencies that these attempts began and that are not stored: their messages or channels were deleted while they
+/// were under way, or have another target. Call it in the transaction that stores the outcomes.
+pub fn unkept(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Result<Vec<OrphanedEmergency>, DbError> {
+    let mut begun: Vec<OrphanedEmergency> =
+        ended.iter().filter_map(|attempt| OrphanedEmergency::begun_by(attempt, now)).collect();
+    if begun.is_empty() {
+        return Ok(begun);
+    }
+    let ids: Vec<&str> = begun.iter().map(|begun| begun.emergency.id.as_str()).collect();
+    let kept: Vec<(String, Option<String>)> = deliveries::table
+        .filter(deliveries::id.eq_any(ids))
+        .filter(deliveries::rings_until.is_not_null())
+        .select((deliveries::id, deliveries::receipt))
+        .load(db)?;
+    begun.retain(|OrphanedEmergency { emergency: Emergency { id, receipt, .. }, .. }| {
+        !kept.iter().any(|(kept, by)| kept == id && by == receipt)
+    });
+    let mut orphaned = Vec::new();
+    for one in begun {
+        // One whose raid became a part of another one goes on as long as that concerns its user, and ends by itself.
+        let goes_on = match incidents::merged_into(db, &one.emergency.incident_id)? {
+            Some(incident) => {
+                let whole = NoticeKey { incident, user: one.emergency.user_id.as_str().into() };
+                let rows = notice_subjects::rows(db, &BTreeSet::from([whole.clone()]))?;
+                notice_subjects::concerns(db, &rows, now)?.contains_key(&whole)
+            }
+            None => false,
+        };
+        if !goes_on {
+            orphaned.push(one);
+        }
+    }
+    Ok(orphaned)
+}
+
 /// The user's emergencies that still repeat.
 pub fn of_user(db: &mut Db, user: &UserId, now: Timestamp) -> Result<Vec<OrphanedEmergency>, DbError> {
     let ringing =
@@ -170,6 +222,22 @@ pub fn note_ended(db: &mut Db, id: &str) -> Result<(), DbError> {
     let ended = (deliveries::receipt.eq(None::<String>), deliveries::rings_until.eq(None::<Timestamp>));
     diesel::update(deliveries::table.find(id)).set(ended).execute(db)?;
     Ok(())
+}
+
+impl OrphanedEmergency {
+    /// The emergency that this attempt began just now.
+    pub fn begun_by(attempt: &EndedAttempt, now: Timestamp) -> Option<Self> {
+        let (receipt, delivery) = (attempt.repeating()?.to_owned(), &attempt.delivery);
+        let emergency = Emergency {
+            id: delivery.id.clone(),
+            incident_id: delivery.incident_id.clone(),
+            user_id: delivery.user_id.clone(),
+            channel_id: delivery.channel_id.clone(),
+            receipt: Some(receipt),
+            rings_until: Some(now + EMERGENCY_SPAN),
+        };
+        Some(Self { emergency, channel: attempt.channel.clone() })
+    }
 }
 
 impl Emergency {

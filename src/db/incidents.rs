@@ -4,7 +4,11 @@
 //! (`delivered_later`); a user's acknowledgement makes it `acknowledged`; unheard for a day it has `expired`. No other
 //! state is an end.
 
+mod acks;
 mod known_incident;
+mod ledger_write;
+mod merged_incident;
+mod shared_acks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,20 +16,30 @@ use diesel::dsl::{max, min};
 use diesel::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use self::known_incident::KnownIncident;
+pub(super) use self::merged_incident::merged_into;
+use self::{
+    acks::take_note,
+    known_incident::KnownIncident,
+    merged_incident::{merge, note_part},
+};
+pub use self::{
+    ledger_write::{HeardBy, LedgerWrite},
+    merged_incident::parts,
+};
 use crate::{
     db::{
-        PURGE_BATCH,
-        alarms::{self, LedgerAlarm},
+        PURGE_BATCH, access,
+        alarms::{self, AlarmState, LedgerAlarm},
         engine::{error::DbError, pool::Db},
         new_notices, notices, paired_servers,
-        schema::{incident_acks, incidents, merged_incidents, smart_devices},
+        schema::{incident_acks, incidents, smart_devices},
     },
     domain::{
+        access::Action,
         ids::{ServerId, UserId},
         incident::{AlarmPath, DevicePlace, Incident, IncidentState},
         raid,
-        time::{self, Timestamp},
+        time::Timestamp,
         timeline::{Cursor, TimelinePage},
     },
 };
@@ -46,59 +60,13 @@ pub const STATES: [&str; 5] = IncidentState::WORDS;
 /// Open incidents of one server that are read at its start, the newest; alarms and titles of pushes bound them far below.
 const MOST_OPEN: i64 = 2_000;
 
-/// Changes of the alarms of one server, to be stored all at once. Storing them again changes nothing, and an older one
-/// never undoes a newer one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LedgerWrite {
-    /// By id, with the title of its pushes.
-    pub incidents: BTreeMap<String, (Incident, Option<String>)>,
-    /// By id. Named as in older journals.
-    #[serde(rename = "arrivals")]
-    pub alarms: BTreeMap<String, LedgerAlarm>,
-    /// Incidents that at least one user heard of.
-    pub heard: BTreeMap<String, HeardBy>,
-    /// The last values of alarms, by device id.
-    pub values: BTreeMap<String, bool>,
-    /// Incidents that are a part of an older one, and that one.
-    pub merged: BTreeMap<String, String>,
-}
-
-/// Summary of incidents.
+/// Incidents of some servers, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentSummary {
     /// Number in each of [`STATES`] that has any.
     pub by_state: BTreeMap<String, i64>,
     /// When the last one began.
     pub last_at: Option<Timestamp>,
-}
-
-/// Delivery of an incident to users.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HeardBy {
-    /// Sockets that took the message; 0: it was in a snapshot.
-    pub sockets: usize,
-    #[serde(serialize_with = "time::exact")]
-    pub at: Timestamp,
-}
-
-impl LedgerWrite {
-    /// Adds what is newer.
-    pub fn extend(&mut self, newer: LedgerWrite) {
-        self.incidents.extend(newer.incidents);
-        self.alarms.extend(newer.alarms);
-        for (incident, heard) in newer.heard {
-            let first = self.heard.entry(incident).or_insert(heard);
-            first.sockets = first.sockets.max(heard.sockets);
-        }
-        self.values.extend(newer.values);
-        self.merged.extend(newer.merged);
-    }
-
-    /// True if there is nothing to store.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Stores all of it. `NotFound` if the paired server is gone, and its ledger with it.
@@ -108,11 +76,19 @@ pub fn write(db: &mut Db, server: &ServerId, write: &LedgerWrite) -> Result<(), 
         put(db, server, id, incident, title.as_deref())?;
     }
     for alarm in write.alarms.values() {
-        let alarm = LedgerAlarm { user: owner.clone(), ..alarm.clone() };
-        alarms::receive(db, &alarm)?;
-        if let Some(incident) = &alarm.incident {
-            alarms::assign(db, server, &alarm.id, alarm.state, incident, alarm.received_at)?;
+        alarms::receive(db, &LedgerAlarm { user: owner.clone(), ..alarm.clone() })?;
+    }
+    // One that waits is of a node that had the server no longer.
+    let handled: Vec<_> = write.alarms.values().filter(|alarm| alarm.state != AlarmState::Received).collect();
+    alarms::lock(db, handled.iter().map(|alarm| alarm.id.as_str()))?;
+    for alarm in handled {
+        let Some(incident) = &alarm.incident else { continue };
+        // Another node has announced it meanwhile, for want of the server.
+        if let Some(other) = alarms::waits_in(db, &alarm.id)?.filter(|other| other != incident) {
+            merge(db, &other, incident)?;
+            shared_acks::share(db, server, incident)?;
         }
+        alarms::assign(db, server, &alarm.id, alarm.state, incident, alarm.received_at)?;
     }
     for (id, heard) in &write.heard {
         hear(db, id, *heard)?;
@@ -124,7 +100,56 @@ pub fn write(db: &mut Db, server: &ServerId, write: &LedgerWrite) -> Result<(), 
     for (id, into) in &write.merged {
         merge(db, id, into)?;
     }
+    for (incident, acks) in &write.acks {
+        for (user, at) in acks {
+            // Access was perhaps not known when it was kept, and may have changed since.
+            if access::role(db, user, server)?.is_some_and(|role| role.may(Action::Acknowledge)) {
+                acknowledge(db, server, incident, user, *at)?;
+            }
+        }
+    }
     Ok(())
+}
+
+/// Stores what a node has of a server that another one has by now: see [`LedgerWrite::for_another_node`]. Alarms wait for
+/// that node, in the incidents that this one has announced. `NotFound` as for [`write()`].
+pub fn write_for_another_node(db: &mut Db, server: &ServerId, write: &LedgerWrite) -> Result<(), DbError> {
+    let mut write = write.clone().for_another_node();
+    let owner = paired_servers::get(db, server)?.owner_id;
+    for alarm in write.alarms.values() {
+        alarms::receive(db, &LedgerAlarm { user: owner.clone(), incident: None, ..alarm.clone() })?;
+    }
+    alarms::lock(db, write.alarms.keys().map(String::as_str))?;
+    let alarms = std::mem::take(&mut write.alarms);
+    for (id, (incident, title)) in std::mem::take(&mut write.incidents) {
+        let of_it = alarms.values().filter(|alarm| alarm.incident.as_ref() == Some(&id));
+        let of_it: Vec<&str> = of_it.map(|alarm| alarm.id.as_str()).collect();
+        put_for_another_node(db, server, (&id, &incident, title.as_deref()), &of_it)?;
+    }
+    self::write(db, server, &write)?;
+    write.acks.keys().try_for_each(|incident| shared_acks::share(db, server, incident))
+}
+
+/// Stores an incident with these alarms. One that is known is the other node's, and one whose alarms that node has put into
+/// an incident is a part of that.
+fn put_for_another_node(
+    db: &mut Db,
+    server: &ServerId,
+    (id, incident, title): (&str, &Incident, Option<&str>),
+    alarms: &[&str],
+) -> Result<(), DbError> {
+    if alarms.is_empty() || KnownIncident::find(db, id)?.is_some() || merged_into(db, id)?.is_some() {
+        return Ok(());
+    }
+    match alarms::incident_of(db, alarms)? {
+        Some(whole) if KnownIncident::find(db, &whole)?.is_some() => note_part(db, id, &whole),
+        // Perhaps one that is so old that it is deleted.
+        Some(_) => Ok(()),
+        None => {
+            put(db, server, id, incident, title)?;
+            alarms::wait_in(db, alarms, id)
+        }
+    }
 }
 
 fn hear(db: &mut Db, id: &str, heard: HeardBy) -> Result<(), DbError> {
@@ -144,54 +169,6 @@ fn hear(db: &mut Db, id: &str, heard: HeardBy) -> Result<(), DbError> {
             diesel::update(later).set(incidents::state.eq(DELIVERED)).execute(db)?;
         }
     }
-    Ok(())
-}
-
-/// The incident that this one is a part of.
-fn merged_into(db: &mut Db, id: &str) -> Result<Option<String>, DbError> {
-    Ok(merged_incidents::table.find(id).select(merged_incidents::incident_id).first(db).optional()?)
-}
-
-/// Gives the alarms of an incident, who heard of it and who took note to the one that it is a part of.
-fn merge(db: &mut Db, id: &str, into: &str) -> Result<(), DbError> {
-    let known = merged_into(db, into)?;
-    let into = known.as_deref().unwrap_or(into);
-    let fate = |db: &mut Db, id: &str| -> Result<Option<(String, i64, Option<Timestamp>)>, DbError> {
-        let fate = incidents::table.find(id).select((incidents::state, incidents::sockets, incidents::heard_at));
-        Ok(fate.first(db).optional()?)
-    };
-    let (Some((state, sockets, heard_at)), Some((known, ..))) = (fate(db, id)?, fate(db, into)?) else {
-        return Ok(());
-    };
-    if known == UNHEARD || state == ACKNOWLEDGED {
-        let fate = (incidents::state.eq(state), incidents::sockets.eq(sockets), incidents::heard_at.eq(heard_at));
-        diesel::update(incidents::table.find(into)).set(fate).execute(db)?;
-    }
-    let acks: Vec<(String, Timestamp)> = incident_acks::table
-        .filter(incident_acks::incident_id.eq(id))
-        .select((incident_acks::user_id, incident_acks::at))
-        .load(db)?;
-    for (user, at) in acks {
-        take_note(db, into, &user, at)?;
-    }
-    let part = merged_incidents::id.eq(id);
-    let row = (part, merged_incidents::incident_id.eq(into));
-    let insert = diesel::insert_into(merged_incidents::table).values(row).on_conflict_do_nothing();
-    on_backend!(db, |db| insert.execute(db))?;
-    // The parts of a part are parts of the whole, or they would go with it.
-    let parts = merged_incidents::table.filter(merged_incidents::incident_id.eq(id));
-    diesel::update(parts).set(merged_incidents::incident_id.eq(into)).execute(db)?;
-    alarms::merge(db, id, into)?;
-    new_notices::merge(db, id, into)?;
-    diesel::delete(incidents::table.find(id)).execute(db)?;
-    Ok(())
-}
-
-/// Stores that this user has taken note; the first time counts.
-fn take_note(db: &mut Db, incident: &str, user: &str, at: Timestamp) -> Result<(), DbError> {
-    let row = (incident_acks::incident_id.eq(incident), incident_acks::user_id.eq(user), incident_acks::at.eq(at));
-    let insert = diesel::insert_into(incident_acks::table).values(row).on_conflict_do_nothing();
-    on_backend!(db, |db| insert.execute(db))?;
     Ok(())
 }
 
@@ -238,7 +215,7 @@ fn put(db: &mut Db, server: &ServerId, id: &str, incident: &Incident, title: Opt
 }
 
 /// An incident as the ledger has it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredIncident {
     pub id: String,
     pub incident: Incident,

@@ -30,7 +30,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 pub use self::{
     file::{JOURNAL, JournalError, check},
-    replay::{REFUSED, refused_bytes, replay, take_out, waiting},
+    replay::{REFUSED, refused_bytes, replay, replay_on_node, take_out, waiting},
 };
 use self::{
     file::{LARGEST, open_file, replace},

@@ -1,11 +1,14 @@
+use diesel::sql_query;
+
 use super::*;
 use crate::{
     db::{
         alarms::AlarmState,
         engine::pool::Pool,
+        node_news,
         testing::{self, later, now},
     },
-    domain::device::DeviceKind,
+    domain::{device::DeviceKind, node_news::NodeNews},
 };
 
 fn incident(count: u32) -> Incident {
@@ -304,5 +307,106 @@ fn who_took_note_of_a_part_took_note_of_the_whole() {
         store(pool, &merged);
         let [stored] = &all(pool)[..] else { panic!("one incident") };
         assert_eq!(stored.incident.acks, [("alice".into(), later(1)), ("bob".into(), later(3))].into());
+    });
+}
+
+#[test]
+fn an_acknowledgement_that_was_kept_counts_for_those_who_may_watch_and_the_first_time() {
+    testing::on_each_database(|pool| {
+        for user in ["alice", "bob", "stranger"] {
+            testing::user(pool, user);
+        }
+        testing::server(pool, "alice", "one");
+        testing::guest(pool, "g", "one", "bob");
+        let acks = |at: Timestamp| {
+            let acks = ["alice", "bob", "stranger", "erased"].map(|user| (UserId::from(user), at));
+            LedgerWrite { acks: [("a".to_owned(), acks.into())].into(), ..Default::default() }
+        };
+        let mut kept = opened("a", incident(1));
+        kept.extend(acks(later(5)));
+        kept.extend(acks(later(7)));
+        let mut again = acks(later(9));
+        again.acks.insert("unknown".to_owned(), [("alice".into(), later(9))].into());
+        for line in [&kept, &again, &kept] {
+            pool.write_blocking(|db| write(db, &"one".into(), line)).unwrap();
+        }
+        let stored = pool.read_blocking(|db| get(db, "a")).unwrap().unwrap();
+        let of_both: BTreeMap<UserId, Timestamp> = ["alice", "bob"].map(|user| (user.into(), later(5))).into();
+        assert_eq!((&*stored.state, &stored.incident.acks), (ACKNOWLEDGED, &of_both));
+    });
+}
+
+/// Waits until another transaction waits for this one.
+fn until_another_waits(db: &mut Db) {
+    let Db::Pg(db) = db else { panic!("transactions of SQLite come one after the other") };
+    let waits = "pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+    let waiting = || sql_query(format!("SELECT 1 FROM pg_stat_activity WHERE {waits}"));
+    while waiting().execute(db).unwrap() == 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn of_two_nodes_that_store_an_alarm_at_once_the_second_finds_the_incident_of_the_first() {
+    let Some(postgres) = testing::Postgres::create_migrated() else { return };
+    let [first, second] = [(); 2].map(|()| Pool::open(&postgres.database()).unwrap());
+    testing::user(&first, "alice");
+    testing::server(&first, "alice", "one");
+    type Store = fn(&mut Db, &ServerId, &LedgerWrite) -> Result<(), DbError>;
+    let (owner, former): (Store, Store) = (write, write_for_another_node);
+    for (count, stores) in [[owner, former], [former, owner]].into_iter().enumerate() {
+        let push = |incident: String| LedgerAlarm {
+            id: format!("push {count}"),
+            path: AlarmPath::Push,
+            incident: Some(incident),
+            ..alarm("alice", "")
+        };
+        let [one, other] = ["first", "second"].map(|name| {
+            let id = format!("{name} {count}");
+            let alarms = [(format!("push {count}"), push(id.clone()))].into();
+            LedgerWrite { alarms, ..opened(&id, incident(1)) }
+        });
+        let waiting = LedgerAlarm { state: AlarmState::Received, incident: None, ..push(String::new()) };
+        first.write_blocking(|db| alarms::receive(db, &waiting)).unwrap();
+        std::thread::scope(|scope| {
+            let stored = first.write_blocking(|db| {
+                stores[0](db, &"one".into(), &one)?;
+                scope.spawn(|| second.write_blocking(|db| stores[1](db, &"one".into(), &other)).unwrap());
+                until_another_waits(db);
+                Ok(())
+            });
+            stored.unwrap();
+        });
+        let known = all(&first);
+        assert_eq!(known.len(), count + 1, "{known:?}");
+        let of_push = first.read_blocking(|db| alarms::incident_of(db, &[&format!("push {count}")])).unwrap();
+        assert!(known.iter().any(|known| Some(&known.id) == of_push.as_ref()), "{of_push:?}: {known:?}");
+    }
+}
+
+#[test]
+fn acknowledgements_that_another_node_brings_are_news_of_the_incident_that_is_shown() {
+    on_each_server(|pool| {
+        let mut there = opened("there", incident(1));
+        there.alarms.insert("arrival".into(), alarm("alice", "there"));
+        there.acks.insert("there".into(), [("alice".into(), later(3))].into());
+        let mut here = opened("here", incident(1));
+        here.alarms.insert("arrival".into(), alarm("alice", "here"));
+        let bring = || pool.write_blocking(|db| write_for_another_node(db, &"one".into(), &there)).unwrap();
+        let news = || -> Vec<NodeNews> {
+            pool.read_blocking(node_news::list).unwrap().into_iter().map(|stored| stored.news).collect()
+        };
+        let acknowledged = |incident: &str| {
+            let (server, incident) = ("one".into(), incident.to_owned());
+            NodeNews::Acknowledged { server, incident, user: "alice".into(), at: later(3) }
+        };
+        bring();
+        assert_eq!(news(), [acknowledged("there")]);
+        // The node that has the server has put the alarm into an incident of its own meanwhile.
+        store(pool, &here);
+        assert_eq!(news(), [acknowledged("here"), acknowledged("there")]);
+        // A journal may be read twice.
+        bring();
+        assert_eq!(news().len(), 2);
     });
 }

@@ -45,6 +45,8 @@ struct ShortLine {
     values: BTreeMap<String, bool>,
     #[serde(rename = "m", default, skip_serializing_if = "BTreeMap::is_empty")]
     merged: BTreeMap<String, String>,
+    #[serde(rename = "k", default, skip_serializing_if = "Vec::is_empty")]
+    acks: Vec<ShortAck>,
 }
 
 /// Without its acknowledgements, which have a table of their own.
@@ -101,6 +103,17 @@ struct ShortAlarm {
     sent_at: Option<DateTime<Utc>>,
 }
 
+/// A user has taken note of an incident.
+#[derive(Serialize, Deserialize)]
+struct ShortAck {
+    #[serde(rename = "i")]
+    incident: String,
+    #[serde(rename = "u")]
+    user: UserId,
+    #[serde(rename = "t", with = "ts_microseconds")]
+    at: DateTime<Utc>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct ShortHeard {
     id: String,
@@ -127,7 +140,7 @@ impl Line {
 
 impl From<Line> for ShortLine {
     fn from(Line { server, write }: Line) -> Self {
-        let LedgerWrite { incidents, alarms, heard, values, merged } = write;
+        let LedgerWrite { incidents, alarms, heard, values, merged, acks } = write;
         let incidents = incidents.into_iter().map(|(id, (incident, title))| {
             let Incident { alarm_id, alarm_name: name, place, first_at, last_at, .. } = incident;
             let Incident { ended_at, count, paths, late, drill, .. } = incident;
@@ -156,12 +169,15 @@ impl From<Line> for ShortLine {
         });
         let heard = heard.into_iter().map(|(id, HeardBy { sockets, at })| ShortHeard { id, sockets, at: *at });
         let (incidents, alarms, heard) = (incidents.collect(), alarms.collect(), heard.collect());
-        Self { server, incidents, alarms, heard, values, merged }
+        let acks = acks.into_iter().flat_map(|(incident, acks)| {
+            acks.into_iter().map(move |(user, at)| ShortAck { incident: incident.clone(), user, at: *at })
+        });
+        Self { server, incidents, alarms, heard, values, merged, acks: acks.collect() }
     }
 }
 
 impl From<ShortLine> for Line {
-    fn from(ShortLine { server, incidents, alarms, heard, values, merged }: ShortLine) -> Self {
+    fn from(ShortLine { server, incidents, alarms, heard, values, merged, acks: short }: ShortLine) -> Self {
         let incidents = incidents.into_iter().map(|incident| {
             let ShortIncident { id, alarm_id, name: alarm_name, x, y, grid, first_at, last_at, .. } = incident;
             let ShortIncident { ended_at, count, paths, late, drill, title, .. } = incident;
@@ -182,7 +198,11 @@ impl From<ShortLine> for Line {
         let (incidents, alarms) = (incidents.collect(), alarms.collect());
         let heard =
             heard.into_iter().map(|ShortHeard { id, sockets, at }| (id, HeardBy { sockets, at: at.into() })).collect();
-        Self { server, write: LedgerWrite { incidents, alarms, heard, values, merged } }
+        let mut acks = BTreeMap::<_, BTreeMap<_, _>>::new();
+        for ShortAck { incident, user, at } in short {
+            acks.entry(incident).or_default().insert(user, at.into());
+        }
+        Self { server, write: LedgerWrite { incidents, alarms, heard, values, merged, acks } }
     }
 }
 
@@ -257,6 +277,7 @@ mod tests {
             heard: [("incident".into(), HeardBy { sockets: 3, at: later(3) })].into(),
             values: [("7".into(), true)].into(),
             merged: [("part".into(), "incident".into())].into(),
+            acks: [("incident".into(), [("user".into(), later(4))].into())].into(),
         };
         Line { server: "one".into(), write }
     }
@@ -284,6 +305,7 @@ mod tests {
         // Times of incidents were kept to the millisecond.
         let mut known = full();
         known.write.merged.clear();
+        known.write.acks.clear();
         for (incident, _) in known.write.incidents.values_mut() {
             let Incident { first_at, last_at, ended_at, .. } = incident;
             [first_at, last_at].into_iter().chain(ended_at).for_each(|at| *at = at.trunc_subsecs(3).into());
@@ -297,7 +319,7 @@ mod tests {
             "l":1800000001123456,"e":1800000091123456,"c":2,"p":["link","push"],"late":true,"drill":true,
             "t":"Title"}],"a":[{"id":"arrival","p":"push","a":"7","n":"Roof","m":"C4","s":"Opened","i":"incident",
             "r":1800000002123456,"t":1800000000123456}],"h":[{"id":"incident","n":3,"t":1800000003123456}],
-            "v":{"7":true},"m":{"part":"incident"}}"#;
+            "v":{"7":true},"m":{"part":"incident"},"k":[{"i":"incident","u":"user","t":1800000004123456}]}"#;
         assert_eq!(Line::read(line.as_bytes()), Some(full()));
     }
 }

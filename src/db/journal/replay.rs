@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     db::{
-        engine::{error::DbError, pool::Pool},
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+        },
         incidents::{self, LedgerWrite},
     },
     domain::ids::ServerId,
@@ -44,8 +47,24 @@ pub fn waiting(directory: &Path) -> io::Result<Option<usize>> {
 /// Stores what a process before this one kept in this directory and could not store, one transaction for each server,
 /// and empties its journal. What can never be stored is kept in [`REFUSED`], and so are alarms of a server that the database
 /// does not know, unless it is one of the `deleted` ones: the database may be an older one, or another. While the database
-/// is in passing trouble, this is an error and the journal stays. Blocks. Call it before anything reads the ledger.
+/// has transient trouble, this is an error and the journal stays. Blocks. Call it before anything reads the ledger.
 pub fn replay(directory: &Path, pool: &Pool, deleted: &BTreeSet<ServerId>) -> Result<(), JournalError> {
+    replay_by(directory, pool, deleted, incidents::write)
+}
+
+/// [`replay`] on a node: another one may have these servers by now, and takes up the alarms.
+pub fn replay_on_node(directory: &Path, pool: &Pool, deleted: &BTreeSet<ServerId>) -> Result<(), JournalError> {
+    replay_by(directory, pool, deleted, incidents::write_for_another_node)
+}
+
+type LedgerWriter = fn(&mut Db, &ServerId, &LedgerWrite) -> Result<(), DbError>;
+
+fn replay_by(
+    directory: &Path,
+    pool: &Pool,
+    deleted: &BTreeSet<ServerId>,
+    write: LedgerWriter,
+) -> Result<(), JournalError> {
     fs::create_dir_all(directory)?;
     let path = directory.join(JOURNAL);
     let text = match fs::read(&path) {
@@ -65,7 +84,7 @@ pub fn replay(directory: &Path, pool: &Pool, deleted: &BTreeSet<ServerId>) -> Re
     for (server, lines) in by_server {
         let mut merged = LedgerWrite::default();
         lines.iter().for_each(|line| merged.extend(line.write.clone()));
-        match store(pool, &server, &merged)? {
+        match store(pool, &server, &merged, write)? {
             Replayed::All => stored += 1,
             Replayed::ServerUnknown if deleted.contains(&server) => {
                 log::info!(server = server.as_str(); "alarms of a deleted server are dropped");
@@ -83,7 +102,7 @@ pub fn replay(directory: &Path, pool: &Pool, deleted: &BTreeSet<ServerId>) -> Re
             // Only the lines that are at fault.
             Replayed::Refused => {
                 for line in lines {
-                    if let Replayed::Refused = store(pool, &server, &line.write)? {
+                    if let Replayed::Refused = store(pool, &server, &line.write, write)? {
                         refused.push(without_end(line)?);
                     }
                 }
@@ -130,8 +149,8 @@ enum Replayed {
     Refused,
 }
 
-fn store(pool: &Pool, server: &ServerId, write: &LedgerWrite) -> Result<Replayed, DbError> {
-    match pool.write_blocking(|db| incidents::write(db, server, write)) {
+fn store(pool: &Pool, server: &ServerId, of_server: &LedgerWrite, write: LedgerWriter) -> Result<Replayed, DbError> {
+    match pool.write_blocking(|db| write(db, server, of_server)) {
         Ok(()) => Ok(Replayed::All),
         Err(DbError::NotFound) => Ok(Replayed::ServerUnknown),
         Err(error @ (DbError::Query(_) | DbError::Malformed(_) | DbError::Conflict)) => {

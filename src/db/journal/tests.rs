@@ -5,7 +5,7 @@ use diesel::connection::SimpleConnection as _;
 use super::*;
 use crate::{
     db::{
-        alarms::{AlarmState, LedgerAlarm},
+        alarms::{self, AlarmState, LedgerAlarm},
         engine::{error::DbError, pool::Db},
         incidents, testing,
     },
@@ -84,6 +84,37 @@ async fn what_is_kept_is_stored_at_the_next_start_also_behind_a_line_cut_short()
         replay(directory.path(), pool, &["gone".into()].into()).unwrap();
         assert!(!refused.exists(), "its deletion is known");
         replay(directory.path(), pool, &Default::default()).unwrap();
+    });
+}
+
+#[tokio::test]
+async fn on_a_node_alarms_of_the_journal_wait_for_the_node_that_has_the_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = Journal::open(directory.path()).unwrap();
+    let of_server = |number, path| {
+        let mut write = opened(number);
+        write.alarms.values_mut().for_each(|alarm| (alarm.server, alarm.path) = (Some("one".into()), path));
+        write
+    };
+    for (number, path) in [(1, AlarmPath::Link), (2, AlarmPath::Drill)] {
+        journal.append(&"one".into(), &of_server(number, path)).await.unwrap();
+    }
+    let path = directory.path().join(JOURNAL);
+    let text = fs::read(&path).unwrap();
+    testing::on_each_database(|pool| {
+        testing::user(pool, "alice");
+        testing::server(pool, "alice", "one");
+        fs::write(&path, &text).unwrap();
+        replay_on_node(directory.path(), pool, &Default::default()).unwrap();
+        let waiting = pool.read_blocking(|db| alarms::waiting(db, &"one".into())).unwrap();
+        let stored = pool.read_blocking(|db| incidents::list(db, &"one".into(), None, 10)).unwrap();
+        assert_eq!(
+            stored.iter().map(|stored| &*stored.incident.alarm_name).collect::<Vec<_>>(),
+            ["Alarm at the gate 1"]
+        );
+        let waiting: Vec<_> = waiting.into_iter().map(|push| (push.title, push.incident)).collect();
+        assert_eq!(waiting, [("Alarm at the gate 1".to_owned(), Some(stored[0].id.clone()))]);
+        assert_eq!(length(directory.path()), 0);
     });
 }
 
