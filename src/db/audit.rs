@@ -48,7 +48,7 @@ pub struct NewAuditEntry<'a> {
 #[derive(Debug)]
 pub struct AuditPayload(String);
 
-/// An entry.
+/// Something that an admin did, chained to the entry before by its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = audit)]
 pub struct AuditEntry {

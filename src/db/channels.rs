@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// A channel.
+/// A row of `channels`: a target of a user's alarms, which is sealed.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable, Insertable)]
 #[diesel(table_name = channels)]
 pub struct StoredChannel {
@@ -225,11 +225,17 @@ pub fn delete(db: &mut Db, user: &UserId, id: &ChannelId) -> Result<bool, DbErro
     Ok(diesel::delete(channel).execute(db)? == 1)
 }
 
-/// The channels among these that still have the target that a message went to: ids, and SHA-256 of those targets.
+/// The channels among these that still have the target that a message went to: ids, and SHA-256 of those targets. Call it in a
+/// transaction that stores what follows.
 pub fn aimed(db: &mut Db, sent: &[(&str, &str)]) -> Result<BTreeSet<String>, DbError> {
     let ids = sent.iter().map(|(id, _)| *id);
-    let known: Vec<(String, String)> =
-        channels::table.filter(channels::id.eq_any(ids)).select((channels::id, channels::target_hash)).load(db)?;
+    let known = channels::table.filter(channels::id.eq_any(ids)).order(channels::id);
+    let known = known.select((channels::id, channels::target_hash));
+    let known: Vec<(String, String)> = match db {
+        // None of them is deleted before what came of its message is stored.
+        Db::Pg(db) => known.for_no_key_update().load(db)?,
+        Db::Sqlite(db) => known.load(db)?,
+    };
     let is_aimed = |(id, hash): &(String, String)| sent.contains(&(id.as_str(), hash.as_str()));
     Ok(known.into_iter().filter(is_aimed).map(|(id, _)| id).collect())
 }

@@ -10,7 +10,7 @@ use crate::{
     domain::time::Timestamp,
 };
 
-/// A row.
+/// An item and the category in which conveyors sort it.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = conveyor_rows)]
 pub struct ConveyorRow {

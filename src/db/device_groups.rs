@@ -15,7 +15,7 @@ pub const MOST_GROUPS: usize = 50;
 /// Devices of one group.
 pub const MOST_MEMBERS: usize = 32;
 
-/// A group.
+/// Devices of a paired server that are switched together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceGroup {
     pub id: String,

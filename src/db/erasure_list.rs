@@ -143,12 +143,14 @@ pub struct ErasureNotes {
     is_behind: AtomicBool,
     /// Committed erasures that the disk did not take; no more than there are users.
     unlisted: Mutex<BTreeSet<UserId>>,
+    /// Erasures of other nodes that are on the list, as of the last look.
+    copied: Mutex<BTreeSet<UserId>>,
 }
 
 impl Default for ErasureNotes {
     fn default() -> Self {
         // The process before this one may have been killed.
-        Self { is_behind: true.into(), unlisted: Mutex::default() }
+        Self { is_behind: true.into(), unlisted: Mutex::default(), copied: Mutex::default() }
     }
 }
 
@@ -201,6 +203,17 @@ impl ErasureNotes {
             self.is_behind.store(true, Ordering::Relaxed);
         }
         open
+    }
+
+    /// Notes the users among these, erased at any node, who are not on the list. Blocks.
+    pub fn copy(&self, data_dir: &Path, erased: BTreeSet<UserId>, now: Timestamp) -> io::Result<()> {
+        let mut copied = self.copied.lock().unwrap_or_else(PoisonError::into_inner);
+        if !erased.is_subset(&copied) {
+            let listed = BTreeSet::from_iter(read(data_dir)?);
+            erased.difference(&listed).for_each(|user| self.end(data_dir, user, now));
+        }
+        *copied = erased;
+        Ok(())
     }
 
     /// Notes how the open erasures ended, by the users who are in the database. Blocks.
@@ -336,6 +349,17 @@ mod tests {
             assert_eq!(read(list).unwrap(), ["ben".into(), "gone".into()]);
             assert!(!notes.is_behind.load(Ordering::Relaxed));
         });
+    }
+
+    #[test]
+    fn erasures_of_other_nodes_are_noted_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (list, notes) = (directory.path(), ErasureNotes::default());
+        notes.end(list, &"ann".into(), testing::now());
+        for erased in [&["ann", "ben"][..], &["ann", "ben"], &[], &["ben", "eve"]] {
+            notes.copy(list, erased.iter().map(|user| UserId::from(*user)).collect(), testing::now()).unwrap();
+        }
+        assert_eq!(read(list).unwrap(), ["ann".into(), "ben".into(), "eve".into()]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A push that failed.
+/// A push that could not be stored by its own fault, with the number of attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = failed_pushes)]
 pub struct FailedPush {

@@ -21,7 +21,7 @@ const TOUCH_INTERVAL: Duration = Duration::minutes(1);
 /// Time after which the user's channels announce a new device that is not seen: a dashboard that is open is quicker.
 pub const ANNOUNCED_AFTER: Duration = Duration::minutes(1);
 
-/// A helper device.
+/// A machine or an overlay that was paired by a code, and acts for its user.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = helper_devices)]
 pub struct HelperDevice {

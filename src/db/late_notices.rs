@@ -9,7 +9,7 @@ use crate::{
         access,
         engine::{error::DbError, pool::Db},
         incidents::{self, StoredIncident},
-        new_notices,
+        new_notices::{self, NewNotice},
         notice_rules::NoticeRules,
         notices::NoticeDeliveryState,
         schema::{channels, deliveries, notices},
@@ -40,7 +40,8 @@ pub fn open(db: &mut Db, user: &UserId, now: Timestamp) -> Result<(), DbError> {
     for server in access::server_ids_of(db, user)? {
         for stored in going_on(db, &server, user, now)? {
             let opened_at = stored.incident.first_at.min(now);
-            new_notices::open_for(db, &server, user, &stored.id, opened_at, now, None)?;
+            let new = NewNotice { incident: &stored.id, opened_at, due_at: now, event: None };
+            new_notices::open_for(db, &server, user, new)?;
             match hasten_unheard(db, &server, &stored.id, user, now) {
                 Err(DbError::Malformed(_)) => {
                     let incident = stored.id.as_str();

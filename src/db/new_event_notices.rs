@@ -7,7 +7,9 @@ use crate::{
     db::{
         access, alarm_rules, channels,
         engine::{error::DbError, pool::Db},
-        maps, markets, new_notices, paired_servers,
+        maps, markets,
+        new_notices::{self, NewNotice},
+        paired_servers,
         schema::notices,
     },
     domain::{
@@ -68,5 +70,6 @@ fn open_for(
         return Ok(());
     }
     let event = serde_json::to_string(event).expect("an event is plain data");
-    new_notices::open_for(db, server, user, &entry.id, entry.ts, entry.ts, Some(&event))
+    let new = NewNotice { incident: &entry.id, opened_at: entry.ts, due_at: entry.ts, event: Some(&event) };
+    new_notices::open_for(db, server, user, new)
 }

@@ -14,25 +14,35 @@ use crate::{
     },
 };
 
+/// The facts of a notice that is to be opened.
+#[derive(Clone, Copy)]
+pub(in crate::db) struct NewNotice<'a> {
+    /// Id of the incident, or of the event.
+    pub incident: &'a str,
+    /// When the alarm or event came: the time of the first step counts from then.
+    pub opened_at: Timestamp,
+    /// The first look at it.
+    pub due_at: Timestamp,
+    /// An event that is no raid, as JSON.
+    pub event: Option<&'a str>,
+}
+
 /// Opens a notice for each user who may watch the server and has a channel. The first step is due at once.
 pub fn open(db: &mut Db, server: &ServerId, incident: &str, opened_at: Timestamp) -> Result<(), DbError> {
     let watchers = access::watchers(db, server)?;
+    let new = NewNotice { incident, opened_at, due_at: opened_at, event: None };
     for user in channels::reachable(db, &watchers)? {
-        open_for(db, server, &user, incident, opened_at, opened_at, None)?;
+        open_for(db, server, &user, new)?;
     }
     Ok(())
 }
 
-/// Opens a notice for this user, unless there is one; of an incident, or of an event that is no raid, as JSON. It is
-/// looked at at `due_at`, and the time of its first step counts from `opened_at`, when the alarm or event came.
+/// Opens a notice for this user, unless there is one.
 pub(in crate::db) fn open_for(
     db: &mut Db,
     server: &ServerId,
     user: &UserId,
-    incident: &str,
-    opened_at: Timestamp,
-    due_at: Timestamp,
-    event: Option<&str>,
+    NewNotice { incident, opened_at, due_at, event }: NewNotice<'_>,
 ) -> Result<(), DbError> {
     let new = (
         notices::incident_id.eq(incident),
@@ -46,14 +56,5 @@ pub(in crate::db) fn open_for(
     );
     let insert = diesel::insert_into(notices::table).values(new).on_conflict_do_nothing();
     on_backend!(db, |db| insert.execute(db))?;
-    Ok(())
-}
-
-/// Gives the notices of an incident to the one that it is a part of.
-pub fn merge(db: &mut Db, incident: &str, into: &str) -> Result<(), DbError> {
-    let known: Vec<String> = notices::table.filter(notices::incident_id.eq(into)).select(notices::user_id).load(db)?;
-    let of_part = notices::table.filter(notices::incident_id.eq(incident));
-    diesel::delete(of_part.filter(notices::user_id.eq_any(known))).execute(db)?;
-    diesel::update(of_part).set(notices::incident_id.eq(into)).execute(db)?;
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::{
         channels::{self, StoredChannel},
         count_updates::{self, UPDATED},
         engine::{error::DbError, pool::Db},
+        incidents,
         notice_steps::TooLateMessage,
         notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},
         notices::{ACKNOWLEDGED, DeliveryEnd, NoticeDelivery, NoticeDeliveryState, NoticeKey},
@@ -35,6 +36,8 @@ pub struct SendableMessage {
     pub subject: NoticeSubject,
     /// The name that the other side gave the message of which this one takes the place.
     pub replaces: Option<String>,
+    /// Incidents that are parts of this raid: they may have been shown by their own ids.
+    pub parts: Vec<String>,
 }
 
 /// Messages whose attempt is due, by what can be done with them.
@@ -48,7 +51,7 @@ pub struct DueMessages {
 }
 
 /// The messages of this lane with an attempt that is due, as many as it has room for: of raids first, the longest due
-/// first, and none of a channel, user, host or origin that has no turn now.
+/// first, none of a channel, user, host or origin that has no turn now, and none that is passed over.
 pub fn due(db: &mut Db, now: Timestamp, lane: ChannelLane, load: &LaneLoad) -> Result<DueMessages, DbError> {
     let mut ids = Vec::new();
     for urgent in [true, false] {
@@ -78,6 +81,7 @@ fn due_ids(
         .filter(deliveries::due_at.le(now))
         .filter(deliveries::urgent.eq(urgent))
         .filter(is_proven.eq(lane == ChannelLane::Proven))
+        .filter(deliveries::id.ne_all(&load.messages))
         .filter(deliveries::channel_id.ne_all(&load.channels))
         .filter(deliveries::user_id.ne_all(&load.users))
         .filter(channel_rows::host.ne_all(&load.hosts))
@@ -177,6 +181,7 @@ fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<Due
     };
     let kept = kept(db, &due.iter().filter(may_be_kept).collect::<Vec<_>>(), &rows)?;
     let taken = count_updates::replaced(db, &due)?;
+    let parts = incidents::parts(db, &due.iter().map(|delivery| delivery.incident_id.as_str()).collect())?;
     let notices: HashMap<NoticeKey, NoticeRow> = rows.into_iter().map(|row| (row.key(), row)).collect();
     let servers: BTreeSet<&str> = notices.values().map(|notice| notice.server_id.as_str()).collect();
     let servers: HashMap<ServerId, PairedServer> =
@@ -206,6 +211,7 @@ fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<Due
                 let (channel, subject) = (channel.clone(), subject.clone());
                 let server_name = server.name_for(*role).to_owned();
                 let replaces = replaced.and_then(|replaced| replaced.receipt.clone());
+                let parts = parts.get(&delivery.incident_id).cloned().unwrap_or_default();
                 messages.sendable.push(SendableMessage {
                     delivery,
                     channel,
@@ -213,6 +219,7 @@ fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<Due
                     server_name,
                     subject,
                     replaces,
+                    parts,
                 });
             }
             _ => messages.over.push(delivery.id),

@@ -10,7 +10,8 @@ use utoipa::ToSchema;
 use crate::{
     crypto::digest::sha256_hex,
     db::{
-        channels, disabled_channels,
+        channels::{self, StoredChannel},
+        disabled_channels,
         engine::{error::DbError, pool::Db},
         new_devices,
         schema::{channels as channel_rows, deliveries, incident_acks, notices},
@@ -127,14 +128,12 @@ impl DeliveryEnd {
     }
 }
 
-/// An attempt that has ended.
+/// An attempt to send a delivery, with its outcome, which is not stored yet.
 #[derive(Clone, Debug)]
 pub struct EndedAttempt {
     pub delivery: NoticeDelivery,
-    /// SHA-256 of the target that it went to, in hex.
-    pub target_hash: String,
-    /// Kind of the channel, a word.
-    pub kind: String,
+    /// The channel as it was then, with the target that it went to.
+    pub channel: StoredChannel,
     pub outcome: DeliveryOutcome,
 }
 
@@ -203,9 +202,9 @@ pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Res
             .execute(db)?;
     }
     let rung = ended.iter().filter(|attempt| attempt.rang_at(&accepted));
-    queue_acknowledged_meanwhile(db, &rung.map(|attempt| attempt.delivery.key()).collect(), now)?;
+    queue_acknowledged_meanwhile(db, &rung.map(|attempt| attempt.delivery.id.as_str()).collect::<Vec<_>>(), now)?;
     for (attempt, receipt) in named {
-        let rings_until = (attempt.kind != ChannelKind::Discord.word()).then(|| now + EMERGENCY_SPAN);
+        let rings_until = attempt.repeats().then(|| now + EMERGENCY_SPAN);
         let begun = (deliveries::receipt.eq(receipt), deliveries::rings_until.eq(rings_until));
         diesel::update(deliveries::table.find(&attempt.delivery.id)).set(begun).execute(db)?;
     }
@@ -221,7 +220,25 @@ impl EndedAttempt {
 
     /// The id of its channel, and the target's SHA-256.
     fn sent_to(&self) -> (&str, &str) {
-        (&self.delivery.channel_id, &self.target_hash)
+        (&self.delivery.channel_id, &self.channel.target_hash)
+    }
+
+    /// True if its channel has answered that it is gone.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.outcome, DeliveryOutcome::Failed { fault: ChannelFault::Gone, .. })
+    }
+
+    /// True for one by a channel whose receipts are of messages that repeat.
+    fn repeats(&self) -> bool {
+        self.channel.kind != ChannelKind::Discord.word()
+    }
+
+    /// The receipt of the message that it began, which repeats.
+    pub fn repeating(&self) -> Option<&str> {
+        match &self.outcome {
+            DeliveryOutcome::Accepted { receipt: Some(receipt), .. } if self.repeats() => Some(receipt),
+            _ => None,
+        }
     }
 }
 
@@ -292,16 +309,18 @@ pub fn queue_acknowledged(db: &mut Db, incident: &str, user: &UserId, now: Times
     Ok(())
 }
 
-/// Queues them for notices whose alarm was on its way when the user acknowledged.
-fn queue_acknowledged_meanwhile(db: &mut Db, rung: &BTreeSet<NoticeKey>, now: Timestamp) -> Result<(), DbError> {
-    let incidents: BTreeSet<&str> = rung.iter().map(|key| key.incident.as_str()).collect();
-    if incidents.is_empty() {
+/// Queues them for those of these messages that were on their way when their users acknowledged the raid, or a part of it.
+fn queue_acknowledged_meanwhile(db: &mut Db, rung: &[&str], now: Timestamp) -> Result<(), DbError> {
+    if rung.is_empty() {
         return Ok(());
     }
+    let rung = deliveries::table.filter(deliveries::id.eq_any(rung.iter().copied()));
+    let rung: Vec<(String, String)> = rung.select((deliveries::incident_id, deliveries::user_id)).load(db)?;
+    let incidents: BTreeSet<&str> = rung.iter().map(|(incident, _)| incident.as_str()).collect();
     let acks = incident_acks::table.filter(incident_acks::incident_id.eq_any(incidents));
     let acks: Vec<(String, String)> = acks.select((incident_acks::incident_id, incident_acks::user_id)).load(db)?;
-    let acks = acks.into_iter().map(|(incident, user)| NoticeKey { incident, user: user.into() });
-    acks.filter(|key| rung.contains(key)).try_for_each(|key| queue_acknowledged(db, &key.incident, &key.user, now))
+    let mut acks = acks.into_iter().filter(|ack| rung.contains(ack));
+    acks.try_for_each(|(incident, user)| queue_acknowledged(db, &incident, &user.into(), now))
 }
 
 fn note_failed(
@@ -331,7 +350,7 @@ fn note_failed(
             diesel::update(queued).set((failed, ended)).execute(db)?
         }
     };
-    note_channel_failure(db, &ChannelId::from(delivery.channel_id.as_str()), &attempt.target_hash, fault, now)?;
+    note_channel_failure(db, &ChannelId::from(delivery.channel_id.as_str()), &attempt.channel.target_hash, fault, now)?;
     if attempts == 1 && news.is_some() {
         hasten(db, delivery, now)?;
     }
@@ -352,7 +371,7 @@ pub fn note_channel_failure(
     }
     let waiting =
         deliveries::table.filter(deliveries::channel_id.eq(channel.as_str())).filter(deliveries::due_at.is_not_null());
-    // Those with a reason have failed or were passed over, and have hastened the next step before.
+    // Messages with a reason have failed or were passed over, and have hastened the next step before.
     let news: Vec<NoticeDelivery> =
         waiting.filter(deliveries::reason.is_null()).select(NoticeDelivery::as_select()).load(db)?;
     let ended = (deliveries::reason.eq(fault.word()), DeliveryEnd::new(NoticeDeliveryState::Failed, now));

@@ -233,6 +233,13 @@ pub fn list_for(db: &mut Db, owner: &UserId) -> Result<Vec<PairedServer>, DbErro
     Ok(servers)
 }
 
+/// The ids of the owner's servers, without the rest of their rows, of which one may be damaged.
+pub fn list_ids_for(db: &mut Db, owner: &UserId) -> Result<Vec<ServerId>, DbError> {
+    let own = paired_servers::table.filter(paired_servers::owner_id.eq(owner.as_str()));
+    let ids: Vec<String> = own.select(paired_servers::id).load(db)?;
+    Ok(ids.into_iter().map(ServerId::from).collect())
+}
+
 /// The ids of all servers, oldest first.
 pub fn list_ids(db: &mut Db) -> Result<Vec<ServerId>, DbError> {
     let ids: Vec<String> = paired_servers::table
@@ -281,6 +288,18 @@ pub fn change_credentials(db: &mut Db, id: &ServerId) -> Result<(), DbError> {
 pub fn set_accepted(db: &mut Db, id: &ServerId, version: i32) -> Result<(), DbError> {
     let row = paired_servers::table.find(id.as_str()).filter(paired_servers::credentials_version.eq(version));
     diesel::update(row).set(paired_servers::accepted_version.eq(version)).execute(db)?;
+    Ok(())
+}
+
+/// When the pairing of this server was sent or entered; `None`: before that was stored.
+pub fn paired_at(db: &mut Db, id: &ServerId) -> Result<Option<Timestamp>, DbError> {
+    Ok(paired_servers::table.find(id.as_str()).select(paired_servers::paired_at).first(db)?)
+}
+
+/// Stores when the pairing of this server was sent or entered.
+pub fn set_paired_at(db: &mut Db, id: &ServerId, at: Timestamp) -> Result<(), DbError> {
+    let row = paired_servers::table.find(id.as_str());
+    diesel::update(row).set(paired_servers::paired_at.eq(at)).execute(db)?;
     Ok(())
 }
 
@@ -372,6 +391,8 @@ mod tests {
             assert_eq!(second, expected);
             assert_eq!(pool.read_blocking(|db| list_for(db, &"owner".into())).unwrap(), [expected]);
             assert_eq!(pool.read_blocking(list_ids).unwrap(), ["one".into()]);
+            let ids = |owner: &str| pool.read_blocking(|db| list_ids_for(db, &owner.into())).unwrap();
+            assert_eq!((ids("owner"), ids("other")), (vec!["one".into()], vec![]));
         });
     }
 

@@ -137,7 +137,7 @@ pub const PERSONAL_DATA: [PersonalRows; 46] = [
     rows("teamChatSettings", "team_chat_settings", OF_OWN_SERVER, &["server_id"], &["server_id", "settings"]),
     rows("deviceGroups", "device_groups", OF_OWN_SERVER, &["id"], &["id", "server_id", "name", "command", "devices", "created_at:time"]),
     rows("spokenAlarms", "spoken_alarms", OF_OWN_SERVER, &["incident_id"], &["incident_id", "server_id", "state", "reason", "queued_at:time", "ended_at:time"]),
-    rows("teamTimers", "team_timers", OF_OWN_SERVER, &["id"], &["id", "server_id", "number", "text", "created_at:time", "ends_at:time"]),
+    rows("teamTimers", "team_timers", OF_OWN_SERVER, &["id"], &["id", "server_id", "number", "text", "created_at:time", "ends_at:time", "team"]),
     rows("switchBacks", "switch_backs", OF_OWN_SERVER, &["device_id"], &["server_id", "device_id", "value:flag", "due_at:time"]),
 ];
 

@@ -182,6 +182,16 @@ pub fn list_users(db: &mut Db) -> Result<Vec<UserId>, DbError> {
     Ok(users.into_iter().map(UserId::from).collect())
 }
 
+/// All users that have a credential, and when each has uploaded the newest bundle of it.
+pub fn list_uploads(db: &mut Db) -> Result<Vec<(UserId, Timestamp)>, DbError> {
+    let columns = (push_credentials::user_id, push_credentials::uploaded_at, push_credentials::staged_uploaded_at);
+    let rows: Vec<(String, Timestamp, Option<Timestamp>)> = push_credentials::table.select(columns).load(db)?;
+    let newest = |(user, in_use, staged): (String, Timestamp, Option<Timestamp>)| {
+        (user.into(), staged.map_or(in_use, |staged| staged.max(in_use)))
+    };
+    Ok(rows.into_iter().map(newest).collect())
+}
+
 /// Deletes both bundles; false when there was none.
 pub fn delete(db: &mut Db, user: &UserId) -> Result<bool, DbError> {
     Ok(diesel::delete(push_credentials::table.find(user.as_str())).execute(db)? == 1)
@@ -342,6 +352,7 @@ mod tests {
             };
             assert_eq!(stored(pool), expected);
             assert_eq!(pool.read_blocking(list_users).unwrap(), ["user".into()]);
+            assert_eq!(pool.read_blocking(list_uploads).unwrap(), [("user".into(), later(1))]);
             assert!(!prove(pool, now(), later(2)), "the first one is no longer in use");
             let delete = || pool.write_blocking(|db| delete(db, &"user".into())).unwrap();
             assert!(delete() && !delete());

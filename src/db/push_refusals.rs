@@ -63,11 +63,10 @@ pub fn get(db: &mut Db, user: &UserId) -> Result<Option<PushRefusal>, DbError> {
     }))
 }
 
-/// A bundle that was uploaded then works: what was refused before, or is the same, is settled.
-pub fn settle(db: &mut Db, user: &UserId, uploaded_at: Timestamp) -> Result<(), DbError> {
+/// A bundle that was uploaded then works: what was refused before, or is the same, is settled. False when nothing was.
+pub fn settle(db: &mut Db, user: &UserId, uploaded_at: Timestamp) -> Result<bool, DbError> {
     let row = push_refusals::table.find(user.as_str());
-    diesel::delete(row.filter(push_refusals::uploaded_at.le(uploaded_at))).execute(db)?;
-    Ok(())
+    Ok(diesel::delete(row.filter(push_refusals::uploaded_at.le(uploaded_at))).execute(db)? == 1)
 }
 
 /// The user has seen it; false when there is none to see.
@@ -120,9 +119,9 @@ mod tests {
             put(refusal(20, 21));
             put(refusal(20, 30));
             assert_eq!(get(), Some(refusal(20, 30)));
-            settle(19);
+            assert!(!settle(19));
             assert_eq!(get(), Some(refusal(20, 30)), "one in use that works settles nothing newer");
-            settle(20);
+            assert!(settle(20) && !settle(20));
             assert_eq!(get(), None);
         });
     }

@@ -19,7 +19,7 @@ use crate::{
 /// The precision of the stored last use.
 const TOUCH_INTERVAL: Duration = Duration::minutes(1);
 
-/// A session.
+/// A browser that is signed in.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = sessions)]
 pub struct Session {

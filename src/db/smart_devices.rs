@@ -3,6 +3,7 @@
 use diesel::{
     backend::Backend,
     deserialize::{self, FromSql, FromSqlRow},
+    dsl::exists,
     prelude::*,
     sql_types::Text,
 };
@@ -10,12 +11,12 @@ use diesel::{
 use crate::{
     db::{
         engine::{error::DbError, pool::Db},
-        schema::smart_devices,
+        schema::{paired_servers, push_credentials, push_refusals, smart_devices},
     },
     domain::{device::DeviceKind, ids::ServerId, time::Timestamp},
 };
 
-/// A smart device.
+/// A switch, alarm, storage monitor or camera of a paired server, as it is stored.
 #[derive(Clone, Debug, PartialEq, Queryable, Selectable)]
 #[diesel(table_name = smart_devices)]
 pub struct SmartDevice {
@@ -70,6 +71,24 @@ impl From<StoredKind> for DeviceKind {
     fn from(stored: StoredKind) -> Self {
         stored.0
     }
+}
+
+/// True if alarms of the server come over its link alone: it has one, and its owner has no push credential that has neither
+/// expired nor been refused.
+pub fn has_unpushed_alarm(db: &mut Db, server: &ServerId, now: Timestamp) -> Result<bool, DbError> {
+    let of_server = smart_devices::table.filter(smart_devices::server_id.eq(server.as_str()));
+    let alarms = of_server.filter(smart_devices::kind.eq(DeviceKind::Alarm.word()));
+    if !diesel::select(exists(alarms)).get_result::<bool>(db)? {
+        return Ok(false);
+    }
+    let owner: Option<String> =
+        paired_servers::table.find(server.as_str()).select(paired_servers::owner_id).first(db).optional()?;
+    let Some(owner) = owner else { return Ok(false) };
+    let credential = push_credentials::table.find(&owner).filter(push_credentials::expires_at.gt(now));
+    let uploaded_at: Option<Timestamp> = credential.select(push_credentials::uploaded_at).first(db).optional()?;
+    let Some(uploaded_at) = uploaded_at else { return Ok(true) };
+    let refusal = push_refusals::table.find(&owner).filter(push_refusals::uploaded_at.eq(uploaded_at));
+    Ok(diesel::select(exists(refusal)).get_result::<bool>(db)?)
 }
 
 /// The server's devices, oldest first.
@@ -149,10 +168,41 @@ pub fn delete(db: &mut Db, server: &ServerId, device_id: &str) -> Result<bool, D
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::{
-        paired_servers,
-        testing::{self, later, now},
+    use crate::{
+        db::{
+            paired_servers,
+            push_credentials::{self, SealedBundle},
+            push_refusals::{self, PushRefusal},
+            testing::{self, later, now},
+        },
+        domain::credential::RefusalReason,
     };
+
+    #[test]
+    fn an_alarm_is_unpushed_without_a_credential_and_with_one_that_has_expired_or_was_refused() {
+        testing::on_each_database(|pool| {
+            testing::user(pool, "owner");
+            let server = testing::server(pool, "owner", "server").id;
+            let is_unpushed = |at| pool.read_blocking(|db| has_unpushed_alarm(db, &server, at)).unwrap();
+            assert!(!is_unpushed(now()), "there is no alarm");
+            pool.write_blocking(|db| upsert(db, &server, "7", DeviceKind::Alarm, "Base", now())).unwrap();
+            assert!(is_unpushed(now()));
+            let upload = |uploaded_at| {
+                let (sealed, expires_at) = (b"sealed".to_vec(), later(60));
+                let bundle = SealedBundle { sealed, key_version: 1, uploaded_at, uploaded_by: None, expires_at };
+                pool.write_blocking(|db| push_credentials::upload(db, &"owner".into(), &bundle)).unwrap();
+            };
+            upload(now());
+            assert_eq!((is_unpushed(later(59)), is_unpushed(later(60))), (false, true));
+            let (uploaded_at, refused_at) = (now(), later(1));
+            let refusal =
+                PushRefusal { uploaded_at, uploaded_by: None, reason: RefusalReason::LoginRefused, refused_at };
+            pool.write_blocking(|db| push_refusals::put(db, &"owner".into(), &refusal)).unwrap();
+            assert!(is_unpushed(later(2)));
+            upload(later(3));
+            assert!(!is_unpushed(later(4)), "the refusal was of another");
+        });
+    }
 
     #[test]
     fn pairing_a_device_again_renames_it_and_keeps_what_the_owner_wrote() {

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A tracked player.
+/// A player who is tracked at a paired server.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = tracked_players)]
 pub struct TrackedPlayer {
@@ -49,7 +49,7 @@ impl TrackedPlayer {
     }
 }
 
-/// A player to be tracked.
+/// A player to be tracked at a paired server, as the user named them.
 #[derive(Clone, Debug)]
 pub struct NewTrackedPlayer {
     pub id: String,

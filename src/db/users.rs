@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A user.
+/// An account, by the id that the service gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = users)]
 pub struct User {

@@ -14,7 +14,7 @@ use crate::{
 /// Id of the row.
 pub const ROW: &str = "web_push";
 
-/// The key, sealed.
+/// The private key that signs pushes to browsers (VAPID), sealed.
 #[derive(Clone, Debug, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = vapid_keys)]
 pub struct SealedVapidKey {

@@ -91,7 +91,8 @@ fn channels_of(messages: &[NoticeDelivery]) -> Vec<&str> {
 
 /// An attempt by a channel as it was furnished.
 fn attempt(delivery: NoticeDelivery, outcome: DeliveryOutcome) -> EndedAttempt {
-    EndedAttempt { target_hash: delivery.channel_id.clone(), kind: "webhook".to_owned(), delivery, outcome }
+    let id = delivery.channel_id.as_str();
+    EndedAttempt { channel: channel(id, &delivery.user_id, ChannelKind::Webhook, id), delivery, outcome }
 }
 
 fn end(pool: &Pool, delivery: &NoticeDelivery, outcome: &DeliveryOutcome, at: Timestamp) {
@@ -376,8 +377,8 @@ fn a_part_gives_its_notices_to_the_whole() {
         let incidents: Vec<String> =
             pool.read_blocking(|db| Ok(notices::table.select(notices::incident_id).load(db)?)).unwrap();
         assert_eq!(incidents, ["whole", "whole"]);
-        assert_eq!(step(pool, later(1)), 2);
-        assert_eq!(now(), later(0));
+        assert_eq!(step(pool, later(1)), 0, "its own have made no message, and give way");
+        assert_eq!(channels_of(&sent(pool, later(1))), ["browser", "hook"]);
     });
 }
 
@@ -494,3 +495,4 @@ mod acknowledged;
 mod counted;
 mod endings;
 mod late;
+mod merged;

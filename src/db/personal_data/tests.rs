@@ -12,7 +12,7 @@ use crate::db::{
 
 /// Tables without an owner: of the service, of game servers, of the game. A table that is not here is filled for a
 /// user, and nothing of that may be left.
-const OF_NO_USER: [&str; 26] = [
+const OF_NO_USER: [&str; 28] = [
     "__diesel_schema_migrations",
     "alias_answers",
     "audit_head",
@@ -25,11 +25,13 @@ const OF_NO_USER: [&str; 26] = [
     "encryption_keys",
     "erased_customers",
     "former_subscribers",
+    "held_parts",
     "image_uses",
     "images",
     "map_pictures",
     "maps",
     "markets",
+    "node_news",
     "openid_nonces",
     "program_versions",
     "refund_attempts",
