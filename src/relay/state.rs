@@ -1,6 +1,7 @@
 //! The live state of a paired server and the lines of its team's chat. Pure.
 
 pub mod game_update;
+pub mod handed_state;
 pub mod live_state;
 pub mod outcome;
 pub mod own_state;

@@ -155,7 +155,8 @@ impl ClientSocket {
                 self.answer(sent, server, request, ctx);
             }
             ClientMessage::RaidAck { server, incident, request } => {
-                let command = AcknowledgeRaid { server: server.clone(), user: self.user().clone(), incident };
+                let user = self.user().clone();
+                let command = AcknowledgeRaid { server: server.clone(), user, incident, by_link: false };
                 let sent = self.worker.acknowledgements.send(command);
                 self.answer(sent, server, request, ctx);
             }

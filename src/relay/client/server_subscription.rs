@@ -1,10 +1,10 @@
 //! Actor: a paired server on one worker thread. Started by the first socket of that thread that subscribes; receives
-//! the publications of its [`GameConnection`] and writes straight to the sockets that watch. When the game connection
+//! the publications of its game connection and writes straight to the sockets that watch. When the game connection
 //! fails, it asks the hub for the one that takes its place. Stops when no one has watched for a while, or when the
 //! paired server is gone.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, Ref, RefCell},
     collections::VecDeque,
     rc::Rc,
     sync::Arc,
@@ -30,12 +30,12 @@ use crate::{
         client::{
             feed::{Feed, FeedRequest},
             send_queue::QueuedFrame,
-            server_lookup::{FindServer, FoundServer},
+            server_lookup::{FeedSource, FindServer, FoundServer},
             socket::{Socket, with_read_ahead},
             sockets::{BATCH, Sockets},
             watchers::Watchers,
         },
-        game::game_connection::{GameConnection, RequestSnapshot, StateTaken, Subscribe, Unsubscribe},
+        game::game_connection::{RequestSnapshot, StateTaken, Subscribe, Unsubscribe},
         wire::{
             close::Reason,
             frame::SharedFrame,
@@ -57,7 +57,7 @@ const NO_JITTER: u8 = 128;
 pub struct Subscription {
     pub feed: Rc<Feed>,
     pub watchers: Watchers,
-    connection: RefCell<Addr<GameConnection>>,
+    source: RefCell<FeedSource>,
     /// The actor has stopped or is about to; a socket that wants to watch starts another one.
     ended: Cell<bool>,
 }
@@ -68,8 +68,8 @@ impl Subscription {
         !self.ended.get()
     }
 
-    fn connection(&self) -> Addr<GameConnection> {
-        self.connection.borrow().clone()
+    fn source(&self) -> Ref<'_, FeedSource> {
+        self.source.borrow()
     }
 
     /// Replaces who may watch, unless a newer version is known; the watch of all others ends.
@@ -116,7 +116,7 @@ impl ServerSubscription {
         let subscription = Rc::new(Subscription {
             feed: Feed::new(server, clock, catalogue),
             watchers: Watchers::new(found.allowed),
-            connection: RefCell::new(found.connection),
+            source: RefCell::new(found.feed),
             ended: Cell::new(false),
         });
         Actor::start(Self {
@@ -134,7 +134,8 @@ impl ServerSubscription {
     }
 
     fn subscribe(&self, ctx: &mut Context<Self>) {
-        let subscribed = self.subscription.connection().send(Subscribe { subscriber: ctx.address().recipient() });
+        let subscribe = Subscribe { subscriber: ctx.address().recipient() };
+        let subscribed = self.subscription.source().subscribe.send(subscribe);
         ctx.spawn(subscribed.into_actor(self).map(|subscribed, actor, ctx| {
             if subscribed.is_err() {
                 actor.search(ctx);
@@ -162,7 +163,7 @@ impl ServerSubscription {
             Ok(Ok(Some(found))) => {
                 actor.searching = false;
                 actor.since = Instant::now();
-                *actor.subscription.connection.borrow_mut() = found.connection;
+                *actor.subscription.source.borrow_mut() = found.feed;
                 actor.subscription.set_watchers(found.allowed);
                 actor.subscribe(ctx);
                 actor.subscription.feed.mark_snapshot_wanted();
@@ -196,7 +197,8 @@ impl ServerSubscription {
 
     fn ask_if_wanted(&self, ctx: &Context<Self>) {
         if self.subscription.feed.take_snapshot_wanted() {
-            self.subscription.connection().do_send(RequestSnapshot { subscriber: ctx.address().recipient() });
+            let request = RequestSnapshot { subscriber: ctx.address().recipient() };
+            self.subscription.source().snapshot.do_send(request);
         }
     }
 
@@ -252,7 +254,7 @@ impl Actor for ServerSubscription {
             let idle = actor.subscription.watchers.is_empty();
             if idle && actor.idle {
                 ctx.stop();
-            } else if !actor.subscription.connection().connected() {
+            } else if !actor.subscription.source().subscribe.connected() {
                 actor.search(ctx);
             }
             actor.idle = idle;
@@ -261,7 +263,7 @@ impl Actor for ServerSubscription {
 
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
         self.subscription.ended.set(true);
-        self.subscription.connection().do_send(Unsubscribe { subscriber: ctx.address().recipient() });
+        self.subscription.source().unsubscribe.do_send(Unsubscribe { subscriber: ctx.address().recipient() });
         let failed = panics::notice(Part::ServerSubscription, self.subscription.feed.server.as_str());
         for socket in self.subscription.watchers.remove_all() {
             match failed {
@@ -331,10 +333,10 @@ impl Handler<FeedRequest> for ServerSubscription {
         match request {
             FeedRequest::Snapshot => self.ask_if_wanted(ctx),
             FeedRequest::Return { position, taken } => {
-                let connection = self.subscription.connection();
+                let source = self.subscription.source().taken.clone();
                 ctx.spawn(taken.into_actor(self).map(move |taken, _, _| {
                     if taken.is_ok() {
-                        connection.do_send(StateTaken(position));
+                        source.do_send(StateTaken(position));
                     }
                 }));
             }

@@ -22,10 +22,11 @@ use crate::{
     game::{
         link::{Answered, AskError},
         wire::{
-            AppBroadcast, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppMarker, AppMarkerType, AppTeamChat,
-            AppTeamInfo, AppTeamMessage, AppTime, app_team_info,
+            AppBroadcast, AppEntityChanged, AppEntityInfo, AppInfo, AppMap, AppMapMarkers, AppMarker, AppMarkerType,
+            AppTeamChat, AppTeamInfo, AppTeamMessage, AppTime, app_team_info,
         },
     },
+    relay::state::handed_state::HandedState,
 };
 
 /// News, by the parts of the live state that they concern.
@@ -42,6 +43,8 @@ pub enum GameUpdate {
         /// Speeds of its day and night, as last learned.
         speeds: DaySpeeds,
     },
+    /// The memory of the node that had the server before. It counts once the link is up, unless one was up here already.
+    HandedOver(Box<HandedState>),
     /// The link is up and the player token is good.
     Connected(AppInfo),
     /// There is no link, or no longer.
@@ -50,11 +53,19 @@ pub enum GameUpdate {
         reason: Option<LinkReason>,
         next_attempt_at: Option<Timestamp>,
     },
+    /// No link reads, for a moment or longer: what is shown of the connection stays until more is known.
+    Unread,
+    /// The broadcasts that follow on this link may have waited in its socket since then; `None`: they have just come.
+    Waited(Option<Timestamp>),
     /// A broadcast of the game server, and its number on this link.
     Broadcast(u64, Box<AppBroadcast>),
     World(WorldUpdate),
     Team(TeamUpdate),
+    /// News of the team over the link of a mate, without map notes of the paired player.
+    TeamByMate(TeamUpdate),
     Own(OwnUpdate),
+    /// Another link reads from now on, without a gap.
+    LinkSwitched,
 }
 
 /// News of the game server.
@@ -79,6 +90,18 @@ pub enum TeamUpdate {
     Players(Vec<AppMarker>),
 }
 
+impl GameUpdate {
+    /// The broadcast of this number says that a device has changed.
+    pub fn device_changed(number: u64, changed: AppEntityChanged) -> Self {
+        Self::Broadcast(number, Box::new(AppBroadcast { entity_changed: Some(changed), ..AppBroadcast::default() }))
+    }
+
+    /// True for what was stored before the link is up.
+    pub fn is_stored(&self) -> bool {
+        matches!(self, Self::StoredWorld { .. })
+    }
+}
+
 impl WorldUpdate {
     /// Takes out the players on the map, if markers come with it: each team is shown its own. An id that another marker
     /// has is not theirs.
@@ -95,6 +118,11 @@ impl WorldUpdate {
 }
 
 impl TeamUpdate {
+    /// True if it has all members, with the leader and the leader's notes.
+    pub fn has_members(&self) -> bool {
+        matches!(self, Self::Members(_) | Self::Changed(..))
+    }
+
     /// Takes out the map notes of the player whose link it is, all of them, if they come with it: they are not the
     /// team's.
     pub fn take_own_notes(&mut self) -> Option<Vec<app_team_info::Note>> {

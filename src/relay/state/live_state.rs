@@ -27,6 +27,7 @@ use crate::{
     game::wire::{AppBroadcast, AppInfo},
     relay::state::{
         game_update::{GameUpdate, OwnUpdate, TeamUpdate, WorldUpdate},
+        handed_state::HandedState,
         outcome::Outcome,
         own_state::OwnState,
         state_step::StateStep,
@@ -49,6 +50,8 @@ struct StateParts {
     world: WorldState,
     team: TeamState,
     own: OwnState,
+    /// The memory of the node that had the server before, until a link is up here.
+    handed: Option<Box<HandedState>>,
 }
 
 impl LiveState {
@@ -77,6 +80,16 @@ impl LiveState {
         self.parts.own.alive_at(now)
     }
 
+    /// The memory of it, for the node that has the server next; `None` if no link was up since its process started.
+    pub fn hand_over(&self, now: Moment) -> Option<HandedState> {
+        let StateParts { world, team, own, handed } = &self.parts;
+        if !own.has_been_up() {
+            return handed.as_deref().cloned();
+        }
+        let (lost_at, map, world) = (own.alive_at(now)?, world.hand_over(), world.facts().world.clone());
+        Some(HandedState { lost_at, world, map, team: team.hand_over(), alarms: own.alarms().clone() })
+    }
+
     /// The world, as far as it is known.
     pub fn world(&self) -> Option<&World> {
         self.parts.world.facts().world.as_ref()
@@ -102,6 +115,16 @@ impl LiveState {
         self.parts.team.heard_at().filter(|heard| now - *heard < age)?;
         let member = self.document.members.get(&player).filter(|member| member.alive)?;
         member.x.zip(member.y)
+    }
+
+    /// True once the link that reads has said who is in the team.
+    pub fn knows_team(&self) -> bool {
+        self.parts.team.is_heard()
+    }
+
+    /// True for members that were asked for before a broadcast about them, and so are older.
+    pub fn is_late(&self, update: &TeamUpdate) -> bool {
+        self.parts.team.is_late(update)
     }
 
     /// The devices, and when each was last heard of.
@@ -179,7 +202,7 @@ impl LiveState {
 
 impl StateParts {
     fn apply(&mut self, update: GameUpdate, step: &mut StateStep) {
-        let Self { world, team, own } = self;
+        let Self { world, team, own, handed } = self;
         match update {
             GameUpdate::StoredWorld { world: stored, monuments, alive_until, reports, speeds } => {
                 world.remember_speeds(speeds);
@@ -188,23 +211,38 @@ impl StateParts {
                     self.update_world(WorldUpdate::Reports(reports), step);
                 }
             }
+            GameUpdate::HandedOver(state) => *handed = Some(state).filter(|_| !own.has_been_up()),
             GameUpdate::Connected(info) => self.connect(info, step),
             GameUpdate::Disconnected { state, reason, next_attempt_at } => {
-                if own.link_lost(step.now) {
-                    world.link_lost(step.now);
-                    team.link_lost(step.now);
-                }
-                own.show_connection(state, reason, next_attempt_at, step);
+                self.link_lost(step.now);
+                self.own.show_connection(state, reason, next_attempt_at, step);
             }
+            GameUpdate::Unread => self.link_lost(step.now),
+            GameUpdate::Waited(since) => own.broadcasts_waited(since),
             GameUpdate::Broadcast(number, broadcast) => self.update_by_broadcast(number, *broadcast, step),
             GameUpdate::World(update) => self.update_world(update, step),
-            GameUpdate::Team(update) => self.update_team(update, step),
+            GameUpdate::Team(mut update) => {
+                if !team.is_late(&update)
+                    && let Some(placed) = update.take_own_notes()
+                {
+                    own.update_placed_notes(&placed);
+                }
+                self.update_team(update, step);
+            }
+            GameUpdate::TeamByMate(update) => {
+                team.read_by_mate();
+                self.update_team(update, step);
+            }
+            GameUpdate::LinkSwitched => {
+                team.link_switched();
+                own.link_switched();
+            }
             GameUpdate::Own(update) => self.update_own(update, step),
         }
     }
 
     fn update_world(&mut self, mut update: WorldUpdate, step: &mut StateStep) {
-        let Self { world, team, own } = self;
+        let Self { world, team, own, .. } = self;
         let players = update.take_players();
         let WorldStep { changes, events, outcome, is_resized, is_wiped } = world.update(update, step.now, step.window);
         let facts = world.facts();
@@ -226,15 +264,14 @@ impl StateParts {
         }
     }
 
-    fn update_team(&mut self, mut update: TeamUpdate, step: &mut StateStep) {
-        let Self { world, team, own } = self;
+    fn update_team(&mut self, update: TeamUpdate, step: &mut StateStep) {
+        let Self { world, team, own, .. } = self;
         if team.is_late(&update) {
             return;
         }
-        let (around, own_notes) = (world.facts().around(), update.take_own_notes());
+        let (around, has_members) = (world.facts().around(), update.has_members());
         let TeamStep { changes, events, outcome } = team.update(update, &around, step.now, step.window);
-        if let Some(placed) = own_notes {
-            own.update_placed_notes(&placed);
+        if has_members {
             own.show_game_notes(team.leader_notes(), &around, step);
             step.document.members = team.members().clone();
             step.edit_team(|head| head.leader_id = team.leader().map(str::to_owned));
@@ -266,14 +303,39 @@ impl StateParts {
             self.own.device_changed(changed, number, &self.world.facts().around(), step);
         }
         if let Some(changed) = broadcast.team_changed {
-            self.update_team(TeamUpdate::Changed(number, changed.team_info), step);
+            self.apply(TeamUpdate::Changed(number, changed.team_info).into(), step);
         }
         if let Some(said) = broadcast.team_message {
             self.update_team(TeamUpdate::Said(said.message), step);
         }
     }
 
+    fn link_lost(&mut self, now: Moment) {
+        if self.own.link_lost(now) {
+            self.world.link_lost(now);
+            self.team.link_lost(now);
+        }
+    }
+
+    /// Goes on with what another node knew, as if its link had been lost here.
+    fn take_over(&mut self, handed: HandedState, step: &mut StateStep) {
+        let (now, HandedState { lost_at, world, map, team, alarms }) = (step.now, handed);
+        let lost_at = now.at(lost_at.min(now.stamp));
+        self.world.take_over(world, map.as_deref(), lost_at, now);
+        self.own.take_over(alarms, lost_at, now);
+        self.team.take_over(team, lost_at, now, &mut step.outcome.changes);
+        step.document.members = self.team.members().clone();
+        let leader = self.team.leader();
+        step.edit_team(|head| head.leader_id = leader.map(str::to_owned));
+    }
+
     fn connect(&mut self, info: AppInfo, step: &mut StateStep) {
+        if let Some(handed) = self.handed.take() {
+            self.take_over(*handed, step);
+        }
+        if step.document.server.connection == ConnectionState::Connected {
+            self.team.link_switched();
+        }
         self.world.link_up(step.now);
         self.team.link_up(step.now);
         self.own.link_up(step.now);

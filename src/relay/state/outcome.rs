@@ -4,13 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     domain::{
-        change::Change,
-        detect::{device::ReportedFacts, wipe::World},
-        incident::DevicePlace,
-        map::MapNote,
-        team_command::daylight::DaySpeeds,
-        time::Moment,
-        world_event::WorldEvent,
+        change::Change, detect::device::ReportedFacts, incident::DevicePlace, map::MapNote, raid::TriggerTime,
+        team_command::daylight::DaySpeeds, world_event::WorldEvent,
     },
     relay::state::team_chat::ReceivedLine,
 };
@@ -21,8 +16,7 @@ pub struct AlarmTrigger {
     pub device: Arc<str>,
     pub name: String,
     pub place: DevicePlace,
-    /// The first answer after a gap shows that it rose: at any time since the link was lost.
-    pub unseen_since: Option<Moment>,
+    pub time: TriggerTime,
 }
 
 /// Results of an update.
@@ -42,7 +36,7 @@ pub struct WorldOutcome {
     /// A complete answer of the map is in the state.
     pub shops_seen: bool,
     /// More is known of the world than is stored.
-    pub learned: Option<World>,
+    pub learned: bool,
     /// The speeds of day and night, when more is known of them than is stored.
     pub speeds: Option<DaySpeeds>,
     /// The map must be asked for.

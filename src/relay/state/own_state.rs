@@ -51,6 +51,8 @@ pub struct OwnState {
     turn_backs: HashMap<Arc<str>, TurnBack>,
     /// The last broadcasts of this link about each device. What was asked for before is older.
     last_broadcasts: HashMap<Arc<str>, u64>,
+    /// Since when broadcasts of this link may have waited.
+    waited_since: Option<Timestamp>,
 }
 
 impl OwnState {
@@ -64,11 +66,27 @@ impl OwnState {
 
     /// Takes in when a link was last known to be up; false if one was up here.
     pub fn remember_alive(&mut self, alive_until: Option<Timestamp>) -> bool {
-        let is_first = !self.connected && self.blind_since.is_none();
+        let is_first = !self.has_been_up();
         if is_first {
             self.alive_before = alive_until;
         }
         is_first
+    }
+
+    /// True if a link was up here.
+    pub fn has_been_up(&self) -> bool {
+        self.connected || self.blind_since.is_some()
+    }
+
+    /// The alarms as they are known.
+    pub fn alarms(&self) -> &Alarms {
+        &self.alarms
+    }
+
+    /// Goes on with what another node knew, whose link was lost then.
+    pub fn take_over(&mut self, alarms: Alarms, lost_at: Moment, now: Moment) {
+        self.alarms.take_over(alarms, now);
+        self.blind_since = Some(lost_at);
     }
 
     /// A user begins to watch, or the last one stops.
@@ -86,6 +104,19 @@ impl OwnState {
         self.connected = true;
         self.devices.link_up(now);
         self.last_broadcasts.clear();
+        self.waited_since = None;
+    }
+
+    /// Broadcasts of this link may have waited since then; `None`: they have just come.
+    pub fn broadcasts_waited(&mut self, since: Option<Timestamp>) {
+        self.waited_since = since;
+    }
+
+    /// Another link reads from now on, without a gap. It counts its broadcasts from 1.
+    pub fn link_switched(&mut self) {
+        self.last_broadcasts.clear();
+        self.waited_since = None;
+        self.alarms.link_up(None);
     }
 
     /// There is no link; true if it was lost just now.

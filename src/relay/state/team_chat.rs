@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use chrono::TimeDelta;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     crypto::digest::sha256_hex,
@@ -40,27 +41,38 @@ pub struct ReceivedLine {
 }
 
 /// The lines of one player, one second and the same words: the game does not distinguish them.
+#[derive(Clone, Serialize, Deserialize)]
 struct EqualLines {
     /// Id of the first of them.
     id: String,
+    /// The second in which they were said.
+    time: u32,
     count: u32,
     /// Number of them that were only in a history, and may still come as broadcasts.
     expected: u32,
+    /// Number of them that came over the link before, and may come over this one, too.
+    repeats: u32,
 }
 
-/// See the module.
-#[derive(Default)]
+/// See the module. As it is handed over, it has the lines that were heard; how quickly they came is of one process.
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub struct TeamChat {
-    /// The first history has come.
+    /// The first history of this team has come.
     primed: bool,
     seen: VecDeque<EqualLines>,
+    /// The second of the newest line that was seen and is no longer remembered.
+    forgotten: u32,
     /// The second of the last line, and how many were before it in that second: the game gives no finer order.
     last: (u32, u32),
     /// The line of this link that came soonest after it was said, by the game server's clock: that may be minutes off.
+    #[serde(skip)]
     soonest: Option<(Moment, u32)>,
+    #[serde(skip)]
     window_start: Option<Moment>,
+    #[serde(skip)]
     in_window: u32,
     /// Lines that were too many and are not reported yet.
+    #[serde(skip)]
     dropped: u32,
 }
 
@@ -92,13 +104,18 @@ impl TeamChat {
         lines.drain(..lines.len().saturating_sub(REMEMBERED));
         self.soonest = None;
         let first = !std::mem::replace(&mut self.primed, true);
+        // A player who was in another team comes back to a chat that was seen.
+        let forgotten = self.forgotten;
         let mut shown: HashMap<String, u32> = HashMap::new();
         let mut heard = Vec::new();
         for line in lines {
             let id = id(&line);
             let number = shown.entry(id.clone()).or_default();
             *number += 1;
-            let seen = self.seen(id);
+            if line.time <= forgotten && !self.seen.iter().any(|seen| seen.id == id) {
+                continue;
+            }
+            let seen = self.seen(id, line.time);
             if *number > seen.count {
                 seen.count += 1;
                 seen.expected += 1;
@@ -114,11 +131,32 @@ impl TeamChat {
         heard
     }
 
+    /// Goes on with a chat that another process has heard.
+    pub fn take_over(&mut self, mut other: Self) {
+        other.seen.retain(|lines| lines.expected <= lines.count);
+        other.seen.truncate(REMEMBERED);
+        *self = other;
+    }
+
+    /// The next history is of another team: it shows what was said before.
+    pub fn joined_another(&mut self) {
+        self.primed = false;
+    }
+
+    /// Another link is listened to from now on, without a gap: what the one before has said, this one may say again.
+    pub fn switched(&mut self) {
+        self.seen.iter_mut().for_each(|seen| seen.repeats = seen.count - seen.expected);
+    }
+
     /// A line that was just said; none if it is one too many. One that a history had is no news. The game sends each
-    /// line once: the same words again in the same second are another line.
+    /// line once over a link: the same words again in the same second are another line.
     pub fn line(&mut self, line: AppTeamMessage, now: Moment) -> Option<ReceivedLine> {
         let is_live = !self.is_late(line.time, now);
-        let seen = self.seen(id(&line));
+        let seen = self.seen(id(&line), line.time);
+        if seen.repeats > 0 {
+            seen.repeats -= 1;
+            return None;
+        }
         let is_news = seen.expected == 0;
         match is_news {
             true => seen.count += 1,
@@ -139,14 +177,16 @@ impl TeamChat {
     }
 
     /// The record of the lines with this id.
-    fn seen(&mut self, id: String) -> &mut EqualLines {
+    fn seen(&mut self, id: String, time: u32) -> &mut EqualLines {
         let place = match self.seen.iter().position(|seen| seen.id == id) {
             Some(place) => place,
             None => {
-                if self.seen.len() >= REMEMBERED {
-                    self.seen.pop_front();
+                if self.seen.len() >= REMEMBERED
+                    && let Some(oldest) = self.seen.pop_front()
+                {
+                    self.forgotten = self.forgotten.max(oldest.time);
                 }
-                self.seen.push_back(EqualLines { id, count: 0, expected: 0 });
+                self.seen.push_back(EqualLines { id, time, count: 0, expected: 0, repeats: 0 });
                 self.seen.len() - 1
             }
         };
@@ -220,6 +260,19 @@ mod tests {
     }
 
     #[test]
+    fn a_chat_that_another_process_has_heard_goes_on_with_what_was_said_meanwhile() {
+        let mut before = TeamChat::default();
+        before.history(vec![said(1, "a")], at(10));
+        assert!(before.line(said(2, "b"), at(11)).is_some());
+        let other = serde_json::from_str(&serde_json::to_string(&before).unwrap()).unwrap();
+        let mut chat = TeamChat::default();
+        chat.take_over(other);
+        let history = vec![said(1, "a"), said(2, "b"), said(2, "b"), said(3, "c")];
+        assert_eq!(texts(&chat.history(history, at(15))), ["b", "c"], "b was said once more");
+        assert!(chat.line(said(4, "d"), at(16)).is_some_and(|heard| heard.is_news));
+    }
+
+    #[test]
     fn the_same_words_in_one_second_are_as_many_lines_as_were_said() {
         let ids = |lines: Vec<ReceivedLine>| lines.into_iter().map(|heard| heard.stored.id).collect::<Vec<_>>();
         let mut chat = TeamChat::default();
@@ -235,6 +288,33 @@ mod tests {
         let late = chat.line(said(1, "a"), at(1)).unwrap();
         assert!(!late.is_news && late.is_live && late.stored.id == live[0], "it is a command, and delivered once");
         assert_eq!(chat.line(said(1, "a"), at(1)).unwrap().stored.id, live[1]);
+    }
+
+    #[test]
+    fn a_line_that_two_links_say_one_after_the_other_is_one() {
+        let mut chat = TeamChat::default();
+        assert_eq!(chat.history(vec![said(3, "c")], at(3)).len(), 1);
+        assert!((0..2).all(|_| chat.line(said(1, "a"), at(3)).is_some()));
+        chat.switched();
+        assert!((0..2).all(|_| chat.line(said(1, "a"), at(3)).is_none()), "both were heard before");
+        assert!(chat.line(said(1, "a"), at(3)).is_some_and(|heard| heard.is_news), "it was said three times");
+        assert!(chat.line(said(2, "b"), at(3)).is_some_and(|heard| heard.is_news));
+        let from_history = chat.line(said(3, "c"), at(4)).expect("no link has said it as it was said");
+        assert!(!from_history.is_news && from_history.is_live);
+    }
+
+    #[test]
+    fn a_chat_that_was_left_and_has_been_joined_again_is_not_said_again() {
+        let mut chat = TeamChat::default();
+        let own = |times: std::ops::Range<u32>| times.map(|time| said(time, "ours")).collect::<Vec<_>>();
+        let most = REMEMBERED as u32;
+        chat.history(own(0..most), at(300));
+        let others = (0..20).map(|n| said(300 + n, "theirs")).collect();
+        assert_eq!(chat.history(others, at(400)).len(), 20);
+        chat.joined_another();
+        let again = chat.history(own(3..most + 3), at(500));
+        assert!(again.iter().all(|heard| !heard.is_news));
+        assert_eq!(again.iter().map(|heard| heard.stored.line.ts.timestamp()).collect::<Vec<_>>(), [256, 257, 258]);
     }
 
     #[test]

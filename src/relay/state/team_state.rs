@@ -14,9 +14,9 @@ use crate::{
     },
     game::{
         reading::{self, MapNoteSeen},
-        wire::{AppMapMarkers, AppTeamInfo},
+        wire::{AppMapMarkers, AppTeamInfo, AppTeamMessage},
     },
-    relay::state::{game_update::TeamUpdate, outcome::TeamOutcome, team_chat::TeamChat},
+    relay::state::{game_update::TeamUpdate, handed_state::HandedTeam, outcome::TeamOutcome, team_chat::TeamChat},
 };
 
 /// See the module.
@@ -35,6 +35,10 @@ pub struct TeamState {
     leader_notes: Vec<(Arc<str>, MapNoteSeen)>,
     /// The last answer about the team.
     heard_at: Option<Moment>,
+    /// The members were heard of since this link came up, or it reads for the same team for certain.
+    heard_on_link: bool,
+    /// The history of the chat that came before them: only they say if it is of another team.
+    held_history: Option<Vec<AppTeamMessage>>,
     /// The last broadcast of this link about the team. What was asked for before is older.
     last_broadcast: u64,
 }
@@ -74,6 +78,27 @@ impl TeamState {
         self.heard_at
     }
 
+    /// True if the link that reads has said who is in the team, which may have been another under the link before.
+    pub fn is_heard(&self) -> bool {
+        self.heard_on_link
+    }
+
+    /// The memory of it, for the node that has the server next.
+    pub fn hand_over(&self) -> HandedTeam {
+        let members = self.members.iter().map(|(id, member)| (*id, Member::clone(member))).collect();
+        let (leader, chat) = (self.leader.clone(), self.chat.clone());
+        HandedTeam { leader, members, chat, detector: self.detector.memory() }
+    }
+
+    /// Goes on with what another node knew, whose link was lost then.
+    pub fn take_over(&mut self, handed: HandedTeam, lost_at: Moment, now: Moment, changes: &mut Vec<Change>) {
+        let HandedTeam { leader, members, chat, detector } = handed;
+        self.members.replace(Section::Members, members, changes);
+        self.chat.take_over(chat);
+        self.leader = leader;
+        self.detector = TeamDetector::remembering(detector, lost_at, now);
+    }
+
     /// The link was lost.
     pub fn link_lost(&mut self, now: Moment) {
         self.detector.link_lost(now);
@@ -84,6 +109,18 @@ impl TeamState {
     pub fn link_up(&mut self, now: Moment) {
         self.detector.link_up(now);
         self.last_broadcast = 0;
+        (self.heard_on_link, self.held_history) = (false, None);
+    }
+
+    /// A mate's link reads: each of the two players is in the newest list of the other.
+    pub fn read_by_mate(&mut self) {
+        self.heard_on_link = true;
+    }
+
+    /// Another link reads from now on, without a gap. It counts its broadcasts from 1.
+    pub fn link_switched(&mut self) {
+        self.last_broadcast = 0;
+        self.chat.switched();
     }
 
     /// A new map, which shows no player yet.
@@ -113,6 +150,7 @@ impl TeamState {
                 self.last_broadcast = number;
                 self.update_members(team, around, now, window, &mut step);
             }
+            TeamUpdate::Chat(chat) if !self.heard_on_link => self.held_history = Some(chat.messages),
             TeamUpdate::Chat(chat) => step.outcome.chat = self.chat.history(chat.messages, now),
             TeamUpdate::Said(line) => step.outcome.chat.extend(self.chat.line(line, now)),
             TeamUpdate::Players(markers) => {
@@ -136,10 +174,25 @@ impl TeamState {
         self.leader_notes = reading::notes(&team.leader_map_notes);
         let (leader, mut members) = reading::team(team, around.map_size);
         self.stillness.see(&mut members, now);
-        self.leader = leader;
+        if self.is_another(leader.as_deref(), &members) {
+            self.chat.joined_another();
+        }
+        if let Some(lines) = self.held_history.take() {
+            step.outcome.chat = self.chat.history(lines, now);
+        }
+        (self.leader, self.heard_on_link) = (leader, true);
         self.members.replace(Section::Members, members, &mut step.changes);
         let members = self.members.iter().map(|(id, member)| (*id, &**member));
         step.events = self.detector.answer(around, self.leader.as_deref(), members, now, window);
+    }
+
+    /// True if the list is of another team, which the paired player has joined since the last one.
+    fn is_another(&self, leader: Option<&str>, members: &[(u64, Member)]) -> bool {
+        let mut common = members.iter().filter(|(id, _)| self.members.get(id).is_some());
+        let (player, others) = (common.next(), common.next());
+        // One who was alone and leads was joined by others.
+        let leads = player.is_some_and(|(id, _)| leader == Some(&id.to_string()) && self.leader.as_deref() == leader);
+        others.is_none() && members.len() > 1 && !leads
     }
 
     /// When lines that were too many are to be reported.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{
     domain::{
@@ -31,6 +32,8 @@ pub const TRUNCATED_BELIEVED: u32 = 5;
 #[derive(Default)]
 pub struct WorldState {
     facts: Arc<WorldFacts>,
+    /// The world that is known was perhaps never stored.
+    is_unstored: bool,
     /// Marker answers without shops in a row.
     truncated: u32,
     detectors: MapDetectors,
@@ -62,6 +65,28 @@ impl WorldState {
             facts.map = world.clone().filter(|_| monuments.is_some());
             facts.monuments = monuments.unwrap_or_default().into();
             facts.world = world;
+        }
+    }
+
+    /// The detectors of its map, for the node that has the server next.
+    pub fn hand_over(&self) -> Option<Box<RawValue>> {
+        to_raw_value(&self.detectors).ok()
+    }
+
+    /// Goes on with the world that another node knew, which may be newer than the stored one, and with the detectors of its
+    /// map. The link was lost there then.
+    pub fn take_over(&mut self, world: Option<World>, map: Option<&RawValue>, lost_at: Moment, now: Moment) {
+        let facts = Arc::make_mut(&mut self.facts);
+        if let Some(world) = world
+            && facts.world.as_ref() != Some(&world)
+        {
+            if facts.map.as_ref().is_some_and(|map| !is_of_map(map, &world)) {
+                (facts.monuments, facts.map) = Default::default();
+            }
+            (facts.world, self.is_unstored) = (Some(world), true);
+        }
+        if let Some(detectors) = map.and_then(|map| serde_json::from_str(map.get()).ok()) {
+            self.detectors.take_over(detectors, lost_at, now);
         }
     }
 
@@ -114,9 +139,10 @@ impl WorldState {
         let seen = reading::world(info);
         let wipe = facts.world.as_ref().and_then(|known| known.compare(&seen));
         let world = facts.world.clone().unwrap_or_default().updated(seen);
-        if facts.world.as_ref() != Some(&world) {
-            facts.world = Some(world.clone());
-            step.outcome.learned = Some(world);
+        let is_unstored = std::mem::take(&mut self.is_unstored);
+        if is_unstored || facts.world.as_ref() != Some(&world) {
+            facts.world = Some(world);
+            step.outcome.learned = true;
         }
         step.is_resized = std::mem::replace(&mut facts.map_size, info.map_size) != info.map_size;
         let head = &mut facts.head;
@@ -148,7 +174,7 @@ impl WorldState {
     /// True if the map must be asked for.
     fn is_map_wanted(&self) -> bool {
         let known = self.facts.map.as_ref().zip(self.facts.world.as_ref());
-        !known.is_some_and(|(map, world)| map.compare(world).is_none() && map.level == world.level)
+        !known.is_some_and(|(map, world)| is_of_map(map, world))
     }
 
     /// The map of this world.
@@ -156,7 +182,7 @@ impl WorldState {
         let facts = Arc::make_mut(&mut self.facts);
         facts.monuments = reading::monuments(map).into();
         facts.map = facts.world.clone();
-        step.outcome.learned = facts.world.clone();
+        step.outcome.learned = facts.world.is_some();
     }
 
     /// The game's clock.
@@ -207,4 +233,9 @@ impl WorldState {
         self.truncated = if truncated { self.truncated + 1 } else { 0 };
         (1..TRUNCATED_BELIEVED).contains(&self.truncated)
     }
+}
+
+/// True if a map of this world is one of that world, too.
+fn is_of_map(map: &World, world: &World) -> bool {
+    map.compare(world).is_none() && map.level == world.level
 }

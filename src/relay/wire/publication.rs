@@ -4,6 +4,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use actix::Message;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::{ids::UserId, sections::Sections},
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// Where a state or a client is: a `seq` within an epoch. An epoch begins with each start of a game connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub epoch: u64,
     pub seq: u64,

@@ -83,6 +83,19 @@ pub struct Steps {
 }
 
 impl Steps {
+    /// None, to a state whose keys changed last at these `seq`s, in the order of [`StateKey::ALL`].
+    pub fn none_to(changed: &[u64]) -> Self {
+        let mut steps = Self::default();
+        steps.changed.iter_mut().zip(changed).for_each(|(seq, known)| *seq = *known);
+        steps.forgotten = steps.changed;
+        steps
+    }
+
+    /// The `seq` at which each key changed last, in the order of [`StateKey::ALL`].
+    pub fn changed(&self) -> &[u64] {
+        &self.changed
+    }
+
     /// Adds the next one.
     pub fn push(&mut self, step: Arc<Step>) {
         let now = step.at;
@@ -186,6 +199,18 @@ mod tests {
         assert!(!steps.reach(4, Sections::ALL) && steps.reach(5, Sections::ALL));
         steps.forget_old(after(62));
         assert_eq!((steps.reach(5, Sections::ALL), steps.bytes), (false, 0));
+    }
+
+    #[test]
+    fn steps_that_are_not_here_are_behind_for_the_keys_that_they_changed() {
+        let mut known = Steps::default();
+        let team = Sections::from_iter([StateKey::Team]);
+        note(&mut known.changed, team, 7);
+        let none = Steps::none_to(known.changed());
+        assert_eq!((none.changed_at(team), none.changed_at(Sections::ALL)), (7, 7));
+        assert!(none.reach(7, team) && !none.reach(6, team));
+        let others = Sections::from_iter([StateKey::Raids]);
+        assert!(none.reach(0, others) && none.changed_at(others) == 0);
     }
 
     proptest! {

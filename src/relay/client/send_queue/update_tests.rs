@@ -12,7 +12,7 @@ use super::{
 use crate::{
     domain::{
         incident::DevicePlace,
-        raid::Raids,
+        raid::{Raids, TriggerTime},
         time::{Moment, Timestamp},
     },
     relay::wire::receipt::Receipt,
@@ -38,7 +38,8 @@ fn a_wall_of_flapping_alarms_ends_no_connection_and_each_incident_keeps_its_firs
         let mut changes = raids.tick(at);
         for alarm in 0..ALARMS {
             let new_id = || format!("{second}-{alarm}");
-            let outcome = raids.alarm(&alarm.to_string(), "Wall", &DevicePlace::default(), None, at, new_id);
+            let outcome =
+                raids.alarm(&alarm.to_string(), "Wall", &DevicePlace::default(), TriggerTime::Now, at, new_id);
             changes.extend(outcome.changes);
         }
         for raid in changes.into_iter().filter_map(|change| change.message) {

@@ -1,5 +1,6 @@
 mod clock;
 mod devices;
+mod handed_over;
 
 use std::collections::HashMap;
 
@@ -14,6 +15,7 @@ use crate::{
         items::Catalogue,
         link_reason::LinkReason,
         monument::Monument,
+        raid::TriggerTime,
         reporting::{Reported, Reports},
         server_state::ConnectionState,
         time::{Moment, Timestamp},
@@ -24,7 +26,8 @@ use crate::{
         reading,
         wire::{
             AppBroadcast, AppEntityChanged, AppEntityInfo, AppEntityPayload, AppEntityType, AppInfo, AppMap,
-            AppMapMarkers, AppMarker, AppMarkerType, AppTeamChanged, AppTeamChat, AppTeamInfo, app_team_info,
+            AppMapMarkers, AppMarker, AppMarkerType, AppTeamChanged, AppTeamChat, AppTeamInfo, AppTeamMessage,
+            app_team_info,
         },
     },
     relay::state::{
@@ -197,7 +200,7 @@ fn the_map_is_wanted_until_it_came_and_again_after_a_wipe() {
     watched.update(WorldUpdate::Markers(shops(0..3)));
     watched.update(paired(DeviceKind::Switch));
     let wiped = watched.update(WorldUpdate::Info(info(90_000)));
-    assert!(wiped.world.map_wanted && wiped.world.learned.is_some());
+    assert!(wiped.world.map_wanted && wiped.world.learned);
     assert!(matches!(&wiped.events[..], [event] if event.kind == EventKind::Wipe));
     assert_eq!(watched.client["mapMarkers"], serde_json::json!({}));
     assert_eq!(watched.client["devices"]["42"]["reachable"], "removed");
@@ -259,7 +262,8 @@ fn the_map_is_asked_for_once_in_a_wipe_also_across_a_restart() {
     let mut watched = Watched::new();
     assert!(watched.update(GameUpdate::Connected(info(1_000))).world.map_wanted);
     assert_eq!(watched.live.monuments(), None);
-    let stored = watched.update(WorldUpdate::Map(AppMap::default())).world.learned;
+    assert!(watched.update(WorldUpdate::Map(AppMap::default())).world.learned);
+    let stored = watched.live.world().cloned();
     assert_eq!((&stored, watched.live.monuments()), (&Some(reading::world(&info(1_000))), Some(&[][..])));
 
     let mut restarted = Watched::new();
@@ -275,7 +279,7 @@ fn the_map_is_asked_for_once_in_a_wipe_also_across_a_restart() {
     assert!(!up.world.map_wanted && up.events.is_empty(), "the game server rounds its wipe time");
     assert_eq!(restarted.live.monuments(), Some(&monuments[..]));
     let wiped = restarted.update(WorldUpdate::Info(info(90_000)));
-    assert!(wiped.world.map_wanted && wiped.world.learned.is_some());
+    assert!(wiped.world.map_wanted && wiped.world.learned);
     assert_eq!(restarted.live.monuments(), None, "those of the old map");
 }
 
@@ -374,6 +378,7 @@ fn chat_and_a_broadcast_of_several_parts_are_one_outcome() {
         time,
         ..Default::default()
     };
+    watched.update(team_after(0, member(true)));
     let history = AppTeamChat { messages: vec![said(1, "old")] };
     assert!(watched.update(TeamUpdate::Chat(history)).team.chat.iter().all(|line| !line.is_news));
     let broadcast = AppBroadcast {
@@ -384,6 +389,55 @@ fn chat_and_a_broadcast_of_several_parts_are_one_outcome() {
     let outcome = watched.update(GameUpdate::Broadcast(1, Box::new(broadcast)));
     assert_eq!(outcome.team.chat.iter().map(|line| line.stored.line.text.as_str()).collect::<Vec<_>>(), ["new"]);
     assert_eq!(watched.client["team"]["members"]["7"]["name"], "Ann");
+}
+
+#[test]
+fn the_next_history_of_a_team_that_was_joined_is_old_and_that_of_ones_own_is_news() {
+    let team = |leader: u64, members: &[u64]| {
+        let listed = |steam_id: &u64| app_team_info::Member { steam_id: *steam_id, ..member(true).members[0].clone() };
+        let members = members.iter().map(listed).collect();
+        team_after(0, AppTeamInfo { leader_steam_id: leader, members, ..AppTeamInfo::default() })
+    };
+    let check = |case: &str, before: (u64, &[u64]), after: (u64, &[u64]), is_news: bool| {
+        for is_noticed in [true, false] {
+            let mut watched = Watched::connected();
+            watched.update(TeamUpdate::Chat(AppTeamChat::default()));
+            watched.update(team(before.0, before.1));
+            if is_noticed {
+                watched.update(team(after.0, after.1));
+            }
+            let mut history_after_gap = |time| {
+                let (state, reason) = (ConnectionState::Unreachable, Some(LinkReason::Closed));
+                watched.update(GameUpdate::Disconnected { state, reason, next_attempt_at: None });
+                watched.update(GameUpdate::Connected(info(1_000)));
+                let line = AppTeamMessage { steam_id: 8, message: "hi".into(), time, ..Default::default() };
+                let early = watched.update(TeamUpdate::Chat(AppTeamChat { messages: vec![line] })).team.chat;
+                assert!(early.is_empty(), "{case}: the team is not known yet");
+                watched.update(team(after.0, after.1)).team.chat[0].is_news
+            };
+            let case = format!("{case}, noticed before the link was lost: {is_noticed}");
+            assert_eq!(history_after_gap(5), is_news, "{case}");
+            assert!(history_after_gap(6), "{case}, then of the same team");
+        }
+    };
+    check("a friend joins one who is alone", (7, &[7]), (7, &[7, 8]), true);
+    check("one who is alone joins others", (7, &[7]), (8, &[7, 8]), false);
+    check("one goes over to others", (7, &[7, 8]), (9, &[7, 9, 10]), false);
+    check("all but one leave", (7, &[7, 8, 9]), (7, &[7]), true);
+    check("one of three is replaced", (8, &[7, 8, 9]), (8, &[7, 8, 10]), true);
+}
+
+#[test]
+fn the_team_is_known_once_the_link_that_reads_has_said_who_is_in_it() {
+    let mut watched = Watched::connected();
+    assert!(!watched.live.knows_team());
+    watched.update(team_after(0, member(true)));
+    assert!(watched.live.knows_team());
+    watched.update(GameUpdate::Unread);
+    watched.update(GameUpdate::Connected(info(1_000)));
+    assert!(!watched.live.knows_team(), "it may be another since");
+    watched.update(GameUpdate::TeamByMate(team_after(0, member(true))));
+    assert!(watched.live.knows_team());
 }
 
 #[test]

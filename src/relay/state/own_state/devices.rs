@@ -13,6 +13,7 @@ use crate::{
         grid::{self, GridStyle},
         ids::UserId,
         incident::DevicePlace,
+        raid::TriggerTime,
         server_state::ServerState,
         time::{Moment, Timestamp},
     },
@@ -138,9 +139,9 @@ impl OwnState {
                         device.kind = reading::device_kind(info.r#type);
                         reading::read_payload(&mut device, info.payload);
                         if let Some(value) = alarm_value(&device) {
-                            let unseen_since = self.alarms.unseen_since(&id);
+                            let time = self.alarms.unseen_since(&id).map_or(TriggerTime::Now, TriggerTime::AfterGap);
                             let triggers = self.observe(&id, step.outcome, |alarms| alarms.answered(&id, value, now));
-                            trigger_if(triggers, &id, &device, unseen_since, step.outcome);
+                            trigger_if(triggers, &id, &device, time, step.outcome);
                         }
                     }
                 }
@@ -241,7 +242,7 @@ impl OwnState {
                 let value = device.value;
                 let changed = |alarms: &mut Alarms| value.is_some_and(|value| alarms.changed(id, value, number, now));
                 let triggers = self.observe(id, outcome, changed);
-                trigger_if(triggers, id, device, None, outcome);
+                trigger_if(triggers, id, device, TriggerTime::Now, outcome);
             }
             DeviceKind::Alarm => {
                 let triggers = answered.is_some_and(|value| self.alarms.answered_late(id, value, asked_after, now));
@@ -249,7 +250,7 @@ impl OwnState {
                     // The value is that of the broadcast by now.
                     outcome.own.alarm_values.extend(device.value.map(|value| (id.clone(), Some(value))));
                 }
-                trigger_if(triggers, id, device, None, outcome);
+                trigger_if(triggers, id, device, TriggerTime::Now, outcome);
             }
             _ => {}
         }
@@ -278,14 +279,17 @@ impl OwnState {
         let Some(device) = step.document.devices.get(&id) else { return };
         let mut device = Device::clone(device);
         self.heard.insert(id.clone(), now);
-        self.last_broadcasts.insert(id.clone(), number);
+        // One of a mate's link counts apart.
+        let last = self.last_broadcasts.entry(id.clone()).or_default();
+        *last = number.max(*last);
         reading::read_payload(&mut device, changed.payload);
         if device.storage.as_ref().is_some_and(|storage| storage.has_protection) {
             step.outcome.own.ask_again = Some(id.clone());
         }
         if let Some(value) = alarm_value(&device) {
             let triggers = self.observe(&id, step.outcome, |alarms| alarms.changed(&id, value, number, now));
-            trigger_if(triggers, &id, &device, None, step.outcome);
+            let time = self.waited_since.map_or(TriggerTime::Now, |since| TriggerTime::Waited(now.at(since)));
+            trigger_if(triggers, &id, &device, time, step.outcome);
         }
         show(id.clone(), device, step);
         self.see(&id, around, step);
@@ -304,9 +308,9 @@ fn alarm_value(device: &Device) -> Option<bool> {
     device.value.filter(|_| device.kind == DeviceKind::Alarm)
 }
 
-fn trigger_if(triggers: bool, id: &Arc<str>, device: &Device, unseen_since: Option<Moment>, outcome: &mut Outcome) {
+fn trigger_if(triggers: bool, id: &Arc<str>, device: &Device, time: TriggerTime, outcome: &mut Outcome) {
     if triggers {
         let name = device.label.clone().unwrap_or_else(|| device.name.clone());
-        outcome.own.alarms.push(AlarmTrigger { device: id.clone(), name, place: device.place.clone(), unseen_since });
+        outcome.own.alarms.push(AlarmTrigger { device: id.clone(), name, place: device.place.clone(), time });
     }
 }

@@ -174,9 +174,12 @@ mod tests {
     use super::*;
     use crate::{
         domain::detect::EventWindow,
-        game::wire::AppInfo,
+        game::{
+            link::Answered,
+            wire::{AppInfo, AppTeamInfo},
+        },
         relay::state::{
-            game_update::{GameUpdate, OwnUpdate, WorldUpdate},
+            game_update::{GameUpdate, OwnUpdate, TeamUpdate, WorldUpdate},
             live_state::LiveState,
             outcome::Outcome,
         },
@@ -207,6 +210,25 @@ mod tests {
         }
         let note = step.document.map_notes.get(&Arc::from("game:1:1:1")).expect("it is shown");
         assert_eq!(note.created_at, at(5).stamp, "it was there all the while");
+    }
+
+    #[test]
+    fn the_players_own_notes_stay_while_a_mates_link_reads() {
+        let placed = |x| app_team_info::Note { r#type: 1, x, y: 1.0, ..Default::default() };
+        let answer = |own: &[_], of_leader: &[_]| {
+            let content =
+                AppTeamInfo { map_notes: own.to_vec(), leader_map_notes: of_leader.to_vec(), ..Default::default() };
+            TeamUpdate::Members(Answered { asked_after: 0, content })
+        };
+        let mut live = LiveState::new(at(0).stamp);
+        live.update(GameUpdate::Connected(AppInfo { map_size: 4_000, ..AppInfo::default() }), at(0));
+        live.update(answer(&[placed(1.0)], &[placed(2.0)]), at(1));
+        live.update(GameUpdate::LinkSwitched, at(2));
+        live.update(GameUpdate::TeamByMate(answer(&[], &[placed(3.0)])), at(3));
+        let shown: Vec<&str> = live.state().map_notes.iter().map(|(id, _)| &**id).collect();
+        assert_eq!(shown, ["game:1:1:1", "game:1:3:1"]);
+        live.update(answer(&[], &[placed(3.0)]), at(4));
+        assert_eq!(live.state().map_notes.iter().count(), 1, "the own link says so");
     }
 
     #[test]

@@ -8,8 +8,12 @@ fn an_alarm_that_goes_off_triggers_once_with_its_label() {
     watched.update(paired(DeviceKind::Alarm));
     assert!(watched.update(answer(AppEntityType::Alarm, value(false))).own.alarms.is_empty());
     watched.now = 1;
-    let trigger =
-        AlarmTrigger { device: "42".into(), name: "Front door".into(), place: Default::default(), unseen_since: None };
+    let trigger = AlarmTrigger {
+        device: "42".into(),
+        name: "Front door".into(),
+        place: Default::default(),
+        time: TriggerTime::Now,
+    };
     assert_eq!(watched.update(changed(value(true))).own.alarms, [trigger]);
     assert_eq!(watched.client["devices"]["42"]["value"], true);
     assert!(watched.update(answer(AppEntityType::Alarm, value(true))).own.alarms.is_empty(), "it is still on");
@@ -19,6 +23,50 @@ fn an_alarm_that_goes_off_triggers_once_with_its_label() {
         watched.update(OwnUpdate::Device { device: "9".into(), answer: Err(AskError::TimedOut) }).changes.is_empty(),
         "unknown"
     );
+}
+
+#[test]
+fn a_rise_after_a_time_without_a_link_is_unseen_since_its_first_moment() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Alarm));
+    watched.update(answer(AppEntityType::Alarm, value(false)));
+    watched.now = 10;
+    watched.update(GameUpdate::Unread);
+    assert_eq!(watched.client["server"]["connection"], "connected", "a moment is not shown");
+    watched.now = 15;
+    let (state, reason) = (ConnectionState::Waiting, Some(LinkReason::NoSlot));
+    watched.update(GameUpdate::Disconnected { state, reason, next_attempt_at: None });
+    watched.now = 180;
+    watched.update(GameUpdate::Connected(info(1_000)));
+    let alarms = watched.update(answer(AppEntityType::Alarm, value(true))).own.alarms;
+    assert_eq!(alarms[0].time, TriggerTime::AfterGap(at(10).into()));
+}
+
+#[test]
+fn a_rise_by_a_broadcast_that_waited_may_have_been_at_any_time_since() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Alarm));
+    watched.update(answer(AppEntityType::Alarm, value(false)));
+    watched.now = 3_600;
+    watched.update(GameUpdate::Waited(Some(at(10))));
+    let alarms = watched.update(changed(value(true))).own.alarms;
+    assert_eq!(alarms[0].time, TriggerTime::Waited(at(10).into()));
+    watched.update(changed(value(false)));
+    watched.now = 3_700;
+    watched.update(GameUpdate::Waited(None));
+    assert_eq!(watched.update(changed(value(true))).own.alarms[0].time, TriggerTime::Now);
+}
+
+#[test]
+fn a_broadcast_over_the_link_of_a_mate_makes_no_late_answer_new() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Alarm));
+    watched.update(answer_after(0, AppEntityType::Alarm, value(false)));
+    watched.now = 10;
+    assert_eq!(watched.update(changed_with(5, value(true))).own.alarms.len(), 1);
+    watched.update(changed_with(0, value(true)));
+    watched.update(answer_after(4, AppEntityType::Alarm, value(false)));
+    assert_eq!(watched.client["devices"]["42"]["value"], true);
 }
 
 #[test]
