@@ -5,6 +5,8 @@ pub mod chat_texts;
 pub mod connect_pacer;
 pub mod context;
 pub mod markets;
+pub mod own_link;
 pub mod recent_events;
+pub mod team_timers;
 pub mod teams;
 pub mod write_behind;

@@ -9,6 +9,7 @@ use crate::{
     crypto::random::Random,
     db::{early_alarms::EarlyAlarms, engine::pool::Pool, journal::Journal},
     domain::{
+        fence::Fence,
         ids::{GameServerId, ServerId},
         timeline::{TimelineEntry, TimelineOwner},
         world_event::{EventKind, WorldEvent},
@@ -20,13 +21,15 @@ use crate::{
         connect_pacer::ConnectPacer,
         markets::Markets,
         recent_events::RecentEvents,
+        team_timers::TeamTimers,
         teams::Teams,
         write_behind::{Record, WriteBehind},
     },
     vault::Vault,
 };
 
-/// Built once, shared by all.
+/// Built once, shared by all. A clone shares everything with it.
+#[derive(Clone)]
 pub struct RelayContext {
     pub clock: Clock,
     pub random: Random,
@@ -37,19 +40,26 @@ pub struct RelayContext {
     pub early_alarms: Arc<EarlyAlarms>,
     pub vault: Vault,
     pub game: config::Game,
-    pub budgets: Budgets,
-    pub connect_pacer: ConnectPacer,
+    pub budgets: Arc<Budgets>,
+    pub connect_pacer: Arc<ConnectPacer>,
     pub outbound: Arc<Outbound>,
-    pub recent_events: RecentEvents,
+    pub recent_events: Arc<RecentEvents>,
     pub write_behind: WriteBehind,
     pub markets: Arc<Markets>,
     pub catalogue: SharedCatalogue,
-    pub teams: Teams,
+    pub teams: Arc<Teams>,
+    pub team_timers: Arc<TeamTimers>,
     pub chat_texts: Arc<ChatTexts>,
     pub decoder: MessageDecoder,
 }
 
 impl RelayContext {
+    /// This context for a part of the service that this node has: nothing is stored through it once another node has it.
+    pub fn fenced_by(&self, fence: Arc<Fence>) -> Self {
+        let write_behind = self.write_behind.fenced_by(fence.clone());
+        Self { pool: self.pool.clone().fenced_by(fence), write_behind, ..self.clone() }
+    }
+
     /// Adds an event of this paired server to the timeline; gives its id there. What many links to one game server see
     /// is one entry. `game_server` is absent as long as there was no link.
     pub fn record(&self, server: &ServerId, game_server: Option<&GameServerId>, event: &WorldEvent) -> Option<String> {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use chrono::TimeDelta;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::{
@@ -19,16 +20,18 @@ use crate::domain::{
 const SAME_EVENT: TimeDelta = TimeDelta::seconds(90);
 /// Events of one game server that are remembered; beyond it, one may get two ids.
 const REMEMBERED: usize = 2_000;
+/// Events of one game server that are handed over, the newest.
+const HANDED_OVER: usize = 200;
 
 /// See the module. Shared by all game connections of the process.
 #[derive(Default)]
 pub struct RecentEvents(Mutex<HashMap<GameServerId, Vec<SeenEvent>>>);
 
-/// Identity of an event, the same in all reports of it: family, action, and what it happened to.
-type EventKey = (EventKind, &'static str, String);
-
-struct SeenEvent {
-    key: EventKey,
+/// An event, and who has seen it.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct SeenEvent {
+    /// Identity, the same in all reports of it: family, action, and what it happened to.
+    key: String,
     id: String,
     at: Moment,
     /// The paired servers whose links have reported it. The same link sees the same event only once.
@@ -51,7 +54,7 @@ impl RecentEvents {
         }
         let seen = servers.entry(game_server.clone()).or_default();
         seen.retain(|seen| now - seen.at < SAME_EVENT);
-        let key = (event.kind, event.action, subject(event));
+        let key = format!("{} {} {}", event.kind.word(), event.action, subject(event));
         if let Some(known) = seen.iter_mut().find(|seen| seen.key == key && !seen.reporters.contains(reporter)) {
             known.reporters.push(reporter.clone());
             return (known.id.clone(), false);
@@ -62,6 +65,28 @@ impl RecentEvents {
         let id = new_id();
         seen.push(SeenEvent { key, id: id.clone(), at: now, reporters: vec![reporter.clone()] });
         (id, true)
+    }
+
+    /// The newest events of a game server, for the node that has it next.
+    pub fn newest(&self, game_server: &GameServerId) -> Vec<SeenEvent> {
+        let servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = servers.get(game_server).map(Vec::as_slice).unwrap_or_default();
+        seen[seen.len().saturating_sub(HANDED_OVER)..].to_vec()
+    }
+
+    /// Takes in events that links of another node have reported.
+    pub fn take_over(&self, game_server: &GameServerId, events: Vec<SeenEvent>, now: Moment) {
+        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = servers.entry(game_server.clone()).or_default();
+        for event in events {
+            if let Some(known) = seen.iter_mut().find(|known| known.id == event.id) {
+                let new = event.reporters.into_iter().filter(|reporter| !known.reporters.contains(reporter));
+                let new: Vec<ServerId> = new.collect();
+                known.reporters.extend(new);
+            } else if seen.len() < REMEMBERED {
+                seen.push(SeenEvent { at: now.at(event.at.stamp), ..event });
+            }
+        }
     }
 }
 
@@ -111,6 +136,27 @@ mod tests {
         assert!(id("a:2", "bob", event("entered", "7", 1.0), 5).1, "another game server");
         assert!(id("a:1", "alice", event("entered", "7", 1.0), 6).1, "it left and came back");
         assert!(id("a:1", "dave", event("entered", "7", 1.0), 200).1, "long after");
+    }
+
+    #[test]
+    fn an_event_that_a_link_of_another_node_has_reported_is_the_same_one() {
+        let (before, after) = (RecentEvents::default(), RecentEvents::default());
+        let id = |events: &RecentEvents, link: &str, seconds| {
+            events.id(&"a:1".into(), &link.into(), &event("entered", "7", 1.0), at(seconds), || format!("{link}'s"))
+        };
+        let hand_over = || {
+            let events = serde_json::to_string(&before.newest(&"a:1".into())).unwrap();
+            after.take_over(&"a:1".into(), serde_json::from_str(&events).unwrap(), at(5));
+        };
+        assert_eq!(id(&before, "alice", 0), ("alice's".to_owned(), true));
+        hand_over();
+        assert_eq!(id(&before, "bob", 4), ("alice's".to_owned(), false));
+        // Each link hands them over.
+        hand_over();
+        assert_eq!(id(&after, "carol", 6), ("alice's".to_owned(), false));
+        assert_eq!(id(&after, "bob", 7), ("bob's".to_owned(), true), "it left and came back");
+        assert_eq!(after.newest(&"a:1".into()).len(), 2);
+        assert!(after.newest(&"a:2".into()).is_empty());
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::{
         },
         time::{Moment, Timestamp},
     },
-    game::acting_link::ActingLink,
+    relay::shared::own_link::OwnLink,
 };
 
 /// No game server cuts shorter lines.
@@ -56,13 +56,15 @@ pub enum TeamNews {
     Noticed(ChatNotice),
     /// This player has asked another link for no announcements until then.
     Muted { author: u64, until: Option<Timestamp> },
+    /// The timers of the team are not what they were.
+    Timers,
 }
 
 /// The link of a game connection, for its team.
 #[derive(Clone)]
 pub struct TeamLink {
     pub server: ServerId,
-    pub link: ActingLink,
+    pub link: OwnLink,
     pub connected_since: Moment,
     pub vocabulary: Arc<Vocabulary>,
     /// Passes leadership on when a member asks.
@@ -130,7 +132,7 @@ pub enum SayOutcome {
 /// A line and the link over which it is said now.
 pub struct NextSaid {
     pub waiting: WaitingLine<SaidLine>,
-    pub link: ActingLink,
+    pub link: OwnLink,
 }
 
 /// See the module. Shared by all game connections of the process.
@@ -245,6 +247,20 @@ impl Teams {
         links.filter(|link| link.link.player() == player).cloned().collect()
     }
 
+    /// The paired servers in the team, but for this one.
+    pub fn mates(&self, key: &TeamKey, server: &ServerId) -> Vec<ServerId> {
+        let known = self.lock();
+        let links = known.teams.get(key).into_iter().flat_map(|team| &team.links);
+        links.filter(|link| link.server != *server).map(|link| link.server.clone()).collect()
+    }
+
+    /// All links of the team look which timers it has.
+    pub fn pass_timers_on(&self, key: &TeamKey) {
+        let known = self.lock();
+        let links = known.teams.get(key).into_iter().flat_map(|team| &team.links);
+        links.for_each(|link| link.news.do_send(TeamNews::Timers));
+    }
+
     /// Passes a mute on to the other links of the team: each announces for itself.
     pub fn pass_mute_on(&self, key: &TeamKey, by: &ServerId, author: u64, until: Option<Timestamp>) {
         let known = self.lock();
@@ -351,8 +367,10 @@ impl LinkedTeam {
                 NextLine::Say(WaitingLine { purpose: LineUse::Answer, .. }) if self.desk.is_stopped(now) => {}
                 NextLine::Say(mut waiting) => {
                     let own = self.links.iter().find(|link| link.server == waiting.line.by);
-                    let longest = || self.links.iter().min_by_key(|link| (link.connected_since, link.link.player()));
-                    let Some(link) = own.or_else(longest) else { continue };
+                    // One that rests would have to be made, perhaps in place of the one that reads for all.
+                    let best = |link: &&TeamLink| (!link.link.is_up(), link.connected_since, link.link.player());
+                    let own = own.filter(|own| own.link.is_up());
+                    let Some(link) = own.or_else(|| self.links.iter().min_by_key(best)) else { continue };
                     let (text, player, over) = (waiting.line.text.clone(), link.link.player(), link.server.clone());
                     waiting.line.said_as = Some(player);
                     self.saying = Some(LineOnItsWay { text, player, over, is_heard: false });

@@ -1,8 +1,9 @@
 //! The one way of world events and chat into the database: a bounded write-behind queue, written in batches. Only the
 //! author of a line in the chat waits for it. While the database does not answer, the queue waits. Records that do not
-//! fit are dropped, counted and reported.
+//! fit are dropped, counted and reported. One for a part of the service that has passed to another node is left out.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -27,6 +28,7 @@ use crate::{
             error::DbError,
             pool::{Db, Pool},
         },
+        held_parts,
         map_notes::{self, StoredNote},
         maps,
         markets::{self, MarketStep},
@@ -34,15 +36,18 @@ use crate::{
         query_failures::log_failure,
         shop_watches, smart_devices, spoken_alarms,
         switch_backs::{self, SwitchBack},
-        team_timers, timeline,
+        team_timers::{self, StoredTimer},
+        timeline,
     },
     domain::{
         backoff::Backoff,
         chat::StoredLine,
+        fence::Fence,
         ids::{GameServerId, ServerId},
         shop::watch::ShopWatch,
         spoken_alarm::SpokenLine,
         team_command::daylight::DaySpeeds,
+        team_timer::TimerTeam,
         time::Timestamp,
         timeline::{TimelineEntry, TimelineOwner},
         world_map::WorldMap,
@@ -95,8 +100,14 @@ pub enum Record {
     Note(ServerId, StoredNote),
     /// The notes that the team has placed in the game, all of them.
     GameNotes(ServerId, Vec<StoredNote>),
-    /// The timer of a team's chat with this id has ended.
+    /// The timer of a team's chat with this id has ended, for all who have it.
     TimerEnded(Arc<str>),
+    /// This server has a timer of its team, or that has another number.
+    TimerOf(ServerId, StoredTimer),
+    /// This server has the timers with these ids no longer, unlike others, perhaps.
+    TimersLeft(ServerId, Vec<Arc<str>>),
+    /// The team of the paired player, for the timers of this server.
+    TeamOfTimers(ServerId, TimerTeam),
     /// A switch of this server turns back.
     TurnsBack(ServerId, SwitchBack),
     /// This switch of this server has turned back, or stays as it is.
@@ -122,14 +133,22 @@ impl Record {
             // Few, but megabytes.
             Self::Map(_) => BATCH,
             Self::GameNotes(_, notes) => 1 + notes.len(),
+            Self::TimersLeft(_, ids) => ids.len(),
             _ => 1,
         }
     }
 }
 
+/// A record, and the right of this node to write it; without one, no other node may.
+#[derive(Clone, Debug)]
+struct FencedRecord {
+    record: Record,
+    fence: Option<Arc<Fence>>,
+}
+
 enum Message {
-    Record(Box<Record>),
-    Market(Box<MarketStep>, MarketPermit),
+    Record(Box<FencedRecord>),
+    Market(Box<MarketStep>, MarketPermit, Option<Arc<Fence>>),
     /// Answer when everything before is stored.
     Flush(oneshot::Sender<()>),
 }
@@ -141,6 +160,8 @@ pub type MarketPermit = OwnedSemaphorePermit;
 #[derive(Clone)]
 pub struct WriteBehind {
     queue: mpsc::Sender<Message>,
+    /// For the records of this clone.
+    fence: Option<Arc<Fence>>,
     markets: Arc<Semaphore>,
     dropped: Arc<AtomicU64>,
     has_ended: Arc<AtomicBool>,
@@ -164,8 +185,14 @@ impl WriteBehind {
         let (sender, queue) = mpsc::channel(WAITING);
         let dropped = Arc::<AtomicU64>::default();
         let markets = Arc::new(Semaphore::new(MARKETS_WAITING));
-        let sink = Self { queue: sender, markets, dropped: dropped.clone(), has_ended: Arc::default() };
+        let sink = Self { queue: sender, fence: None, markets, dropped: dropped.clone(), has_ended: Arc::default() };
         (sink, WriteBehindTask { queue, dropped })
+    }
+
+    /// This sink for a part of the service, of whose records none is stored once another node has the part. As long as some
+    /// wait, the right is shared.
+    pub fn fenced_by(&self, fence: Arc<Fence>) -> Self {
+        Self { fence: Some(fence), ..self.clone() }
     }
 
     /// Stores nothing more: the process ends, and the lines that wait for a team's chat are dropped without being said. The
@@ -179,7 +206,8 @@ impl WriteBehind {
         if self.has_ended.load(Ordering::Relaxed) {
             return;
         }
-        if self.queue.try_send(Message::Record(Box::new(record))).is_err() {
+        let record = Box::new(FencedRecord { record, fence: self.fence.clone() });
+        if self.queue.try_send(Message::Record(record)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -191,8 +219,9 @@ impl WriteBehind {
 
     /// Keeps what is new of a market, or gives it back if there is no room.
     pub fn store_market(&self, step: MarketStep, turn: MarketPermit) -> Result<(), Box<MarketStep>> {
-        match self.queue.try_send(Message::Market(Box::new(step), turn)).map_err(TrySendError::into_inner) {
-            Err(Message::Market(step, _)) => Err(step),
+        let market = Message::Market(Box::new(step), turn, self.fence.clone());
+        match self.queue.try_send(market).map_err(TrySendError::into_inner) {
+            Err(Message::Market(step, ..)) => Err(step),
             _ => Ok(()),
         }
     }
@@ -230,9 +259,11 @@ impl WriteBehindTask {
             }
             let (mut records, mut rows, mut waiting) = (Vec::new(), 0, Vec::new());
             for message in batch.drain(..) {
-                let (record, _turn) = match message {
+                let (FencedRecord { record, fence }, _turn) = match message {
                     Message::Record(record) => (*record, None),
-                    Message::Market(step, turn) => (Record::Market(*step), Some(turn)),
+                    Message::Market(step, turn, fence) => {
+                        (FencedRecord { record: Record::Market(*step), fence }, Some(turn))
+                    }
                     Message::Flush(done) => {
                         waiting.push(done);
                         continue;
@@ -244,7 +275,7 @@ impl WriteBehindTask {
                         rows = 0;
                     }
                     rows += part.rows();
-                    records.push(part);
+                    records.push(FencedRecord { record: part, fence: fence.clone() });
                 }
             }
             if !records.is_empty() {
@@ -262,18 +293,18 @@ impl WriteBehindTask {
 }
 
 /// Stores the records, again and again until the database answers. One that it refuses is left out, and only that one.
-async fn store(pool: &Pool, random: &Random, records: Arc<[Record]>) {
+async fn store(pool: &Pool, random: &Random, records: Arc<[FencedRecord]>) {
     let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_PAUSE);
     loop {
         let all = records.clone();
-        let error = match pool.write(move |db| all.iter().try_for_each(|record| write(db, record))).await {
+        let error = match pool.write(move |db| write_all(db, &all)).await {
             Ok(()) => return,
             Err(error) => error,
         };
         match error {
-            // Its paired server is gone.
-            DbError::Conflict if records.len() == 1 => return,
-            DbError::Conflict => {
+            // Its paired server is gone, or another node has it.
+            DbError::Conflict | DbError::Fenced if records.len() == 1 => return,
+            DbError::Conflict | DbError::Fenced => {
                 for record in records.iter() {
                     Box::pin(store(pool, random, [record.clone()].into())).await;
                 }
@@ -284,6 +315,15 @@ async fn store(pool: &Pool, random: &Random, records: Arc<[Record]>) {
                 sleep(backoff.after(Duration::ZERO, Duration::ZERO, random.byte())).await;
             }
         }
+    }
+}
+
+fn write_all(db: &mut Db, records: &[FencedRecord]) -> Result<(), DbError> {
+    records.iter().try_for_each(|one| write(db, &one.record))?;
+    let fences: BTreeSet<&Fence> = records.iter().filter_map(|one| one.fence.as_deref()).collect();
+    match fences.is_empty() {
+        true => Ok(()),
+        false => held_parts::check(db, &fences),
     }
 }
 
@@ -301,6 +341,9 @@ fn write(db: &mut Db, record: &Record) -> Result<(), DbError> {
         Record::Note(server, note) => map_notes::insert(db, server, note),
         Record::GameNotes(server, notes) => map_notes::replace_game_notes(db, server, notes),
         Record::TimerEnded(id) => team_timers::delete(db, id).map(drop),
+        Record::TimerOf(server, timer) => team_timers::put(db, server, timer),
+        Record::TimersLeft(server, ids) => team_timers::leave(db, server, ids).map(drop),
+        Record::TeamOfTimers(server, team) => team_timers::set_team(db, server, team),
         Record::TurnsBack(server, back) => switch_backs::put(db, server, back),
         Record::TurnedBack(server, device) => switch_backs::delete(db, server, device),
         Record::Spoken(server, incident, line) => spoken_alarms::put(db, server, incident, *line),
@@ -316,7 +359,10 @@ mod tests {
     use super::*;
     use crate::{
         db::testing,
-        domain::{ids::ServerId, timeline::TimelinePage},
+        domain::{
+            ids::{NodeId, PartId, ServerId},
+            timeline::TimelinePage,
+        },
     };
 
     fn entry(id: &str) -> TimelineEntry {
@@ -352,6 +398,41 @@ mod tests {
                 let page = TimelinePage { since: None, before: None, kinds: None, limit: 5_000 };
                 let stored = pool.read(move |db| timeline::list(db, &server, &page)).await.unwrap();
                 assert_eq!(stored.len(), 1_199);
+            });
+        });
+    }
+
+    #[test]
+    fn records_of_a_part_that_has_passed_to_another_node_are_left_out() {
+        testing::on_each_database(|pool| {
+            let parts = ["one", "two"].map(PartId::from);
+            let take = |gone: &str, node: &str, parts: &[PartId]| {
+                let parts: BTreeSet<PartId> = parts.iter().cloned().collect();
+                let gone = BTreeSet::from([NodeId::from(gone)]);
+                let take = |db: &mut Db| {
+                    held_parts::note(db, &parts, testing::now())?;
+                    held_parts::take(db, &parts, &gone, &node.into(), testing::now())
+                };
+                pool.write_blocking(take).unwrap()
+            };
+            testing::user(pool, "owner");
+            let server: ServerId = testing::server(pool, "owner", "server").id;
+            let fences: Vec<Arc<Fence>> = take("no one", "here", &parts).into_iter().map(Arc::new).collect();
+            take("here", "elsewhere", &parts[1..]);
+            actix::System::new().block_on(async {
+                let sink = WriteBehind::start(pool.clone(), Random::seeded(7));
+                let sinks = [sink.clone(), sink.fenced_by(fences[0].clone()), sink.fenced_by(fences[1].clone())];
+                for number in 0..30 {
+                    let event = entry(&format!("{number:04}"));
+                    sinks[number % 3].store(Record::Event(TimelineOwner::Server(server.clone()), event));
+                }
+                assert!(Arc::strong_count(&fences[0]) > 10, "what waits shares the right");
+                assert!(sink.flush(Duration::from_secs(60)).await);
+                let page = TimelinePage { since: None, before: None, kinds: None, limit: 50 };
+                let stored = pool.read(move |db| timeline::list(db, &server, &page)).await.unwrap();
+                assert_eq!(stored.len(), 20);
+                drop(sinks);
+                assert_eq!(Arc::strong_count(&fences[0]), 1);
             });
         });
     }

@@ -86,22 +86,22 @@ impl Drop for AlarmLine {
 /// Timers that have ended and whose end is being said. Their rows go with the last line that says it: after the end of the
 /// process the next one says it.
 pub struct EndedTimers {
-    /// Ids of their rows.
-    ids: Vec<Arc<str>>,
+    /// By these their rows go.
+    ends: Vec<Record>,
     write_behind: WriteBehind,
 }
 
 impl EndedTimers {
-    /// The timers of these ids.
-    pub fn new(ids: Vec<Arc<str>>, write_behind: &WriteBehind) -> Self {
-        Self { ids, write_behind: write_behind.clone() }
+    /// The timers whose rows go by these.
+    pub fn new(ends: Vec<Record>, write_behind: &WriteBehind) -> Self {
+        Self { ends, write_behind: write_behind.clone() }
     }
 }
 
 impl Drop for EndedTimers {
     fn drop(&mut self) {
-        for id in self.ids.drain(..) {
-            self.write_behind.store(Record::TimerEnded(id));
+        for end in self.ends.drain(..) {
+            self.write_behind.store(end);
         }
     }
 }

@@ -38,6 +38,7 @@ impl Handler<TeamNews> for NewsReader {
             TeamNews::Asked { author, command } => format!("{author} {}", command.key(author).trim()),
             TeamNews::Noticed(notice) => notice.word().to_owned(),
             TeamNews::Muted { author, until } => format!("{author} muted {}", until.is_some()),
+            TeamNews::Timers => "timers".to_owned(),
         };
         let _ = self.1.send((self.0.clone(), text));
     }
@@ -57,11 +58,16 @@ impl LinkedRoom {
 
     /// The link of this player, who has a paired server of the same name, is up since then.
     fn join(&self, player: u64, key: &TeamKey, since: i64) -> bool {
+        self.join_with(OwnLink::up(player), key, since)
+    }
+
+    fn join_with(&self, link: OwnLink, key: &TeamKey, since: i64) -> bool {
+        let player = link.player();
         let server: ServerId = player.to_string().as_str().into();
         let settings = TeamChatSettings { commands: vec![CommandWord::Pop], ..TeamChatSettings::default() };
         let link = TeamLink {
             server: server.clone(),
-            link: ActingLink::ended(player, None),
+            link,
             connected_since: at(since),
             vocabulary: Vocabulary::new(&settings, Vec::new()).into(),
             passes_leadership: false,
@@ -126,6 +132,18 @@ async fn each_line_goes_to_one_link_also_while_the_leader_changes() {
     hear(&room, &team, "g", EVE);
     assert_eq!(room.next().await, (ALICE, "9 pop".to_owned()));
     assert!(room.news.try_recv().is_err());
+}
+
+#[actix::test]
+async fn a_line_is_said_over_a_link_that_is_up_before_one_that_would_have_to_be_made() {
+    let (room, team) = (LinkedRoom::new(), led_by(ALICE));
+    room.join_with(OwnLink::ended(BOB, None), &team, 500);
+    room.push(&team, BOB, "over mine", LineUse::Answer, 600);
+    let (player, line) = room.taken(&team, 700);
+    assert_eq!(player, BOB, "there is no other");
+    room.teams.said(&team, line, SayOutcome::Lost, at(800));
+    room.join(ALICE, &team, 1_000);
+    assert_eq!(room.taken(&team, 6_000).0, ALICE);
 }
 
 #[actix::test]
