@@ -5,7 +5,9 @@
 //! An alarm is stored before it is delivered, so that no crash loses one; a database that does not answer holds it up
 //! for half a second. An incident stays unheard until a socket took its message or a state that holds it.
 
+pub mod acknowledging;
 mod alarm_values;
+mod handing_over;
 mod incident_line;
 mod incident_news;
 pub mod loading;
@@ -18,6 +20,7 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::{
     select,
     sync::Notify,
@@ -31,13 +34,12 @@ use crate::{
         alarms::{self, AlarmState, LedgerAlarm},
         early_alarms::EarlyAlarm,
         incidents::{HeardBy, LedgerWrite, StoredIncident},
-        notices::NoticeKey,
         unsaved_alarms::UnsavedGuard,
     },
     domain::{
         ids::{ServerId, UserId},
         incident::{AlarmPath, Incident},
-        raid::{AlarmOutcome, Raids},
+        raid::{AlarmOutcome, Raids, handing_over::HandedRaid},
         time::{Moment, Timestamp},
     },
     relay::{
@@ -59,7 +61,7 @@ const TAKEN_UP: usize = 2_000;
 const DRILL_ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Reach of a test alarm.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrillOutcome {
     pub incident: String,
     /// Sockets that took it.
@@ -73,12 +75,14 @@ pub struct PushedAlarm {
     pub title: String,
     pub message: String,
     pub sent: Timestamp,
+    /// The incident in which a node has put it that no longer had the server.
+    pub incident: Option<String>,
 }
 
 impl From<alarms::WaitingPush> for PushedAlarm {
     fn from(push: alarms::WaitingPush) -> Self {
         let sent = push.sent_at.unwrap_or(push.received_at);
-        Self { id: push.id, title: push.title, message: push.message, sent }
+        Self { id: push.id, title: push.title, message: push.message, sent, incident: push.incident }
     }
 }
 
@@ -130,6 +134,8 @@ pub struct AlarmDelivery {
     merged: RefCell<BTreeMap<String, String>>,
     taken_up: RefCell<VecDeque<String>>,
     values: RefCell<AlarmValues>,
+    /// From the node that had the server before, until the ledger has been read.
+    handed: RefCell<Vec<HandedRaid>>,
     /// The ledger has been read.
     known: Cell<bool>,
     is_known: Notify,
@@ -150,6 +156,7 @@ impl AlarmDelivery {
             merged: RefCell::default(),
             taken_up: RefCell::default(),
             values: RefCell::default(),
+            handed: RefCell::default(),
             known: Cell::new(false),
             is_known: Notify::new(),
             changed: Notify::new(),
@@ -164,9 +171,9 @@ impl AlarmDelivery {
         async move {
             self.wait_until_known(received_at).await;
             let now = self.context.clock.moment();
-            let AlarmTrigger { device, name, place, unseen_since } = trigger;
+            let AlarmTrigger { device, name, place, time } = trigger;
             let new_id = || self.new_id(now.stamp);
-            let update = self.raids.borrow_mut().alarm(&device, &name, &place, unseen_since, now, new_id);
+            let update = self.raids.borrow_mut().alarm(&device, &name, &place, time, now, new_id);
             if !update.first_by_path {
                 return self.repeat(update, received_at);
             }
@@ -222,6 +229,9 @@ impl AlarmDelivery {
     /// Stores an alarm that came by a push; `named`: the paired alarms of its name.
     pub async fn pushed_alarm(self: Rc<Self>, taken_up: TakenUpPush, named: BTreeSet<String>) -> IncidentNews {
         let TakenUpPush { push, received_at, held } = taken_up;
+        if let Some(news) = self.take_up_incident_of(&push).await {
+            return news;
+        }
         let now = self.context.clock.moment();
         let update = {
             let mut raids = self.raids.borrow_mut();
@@ -286,8 +296,9 @@ impl AlarmDelivery {
     pub fn acknowledged(&self, incident: &str, user: &UserId, at: Timestamp) -> IncidentNews {
         let change = self.raids.borrow_mut().acknowledge(incident, user, at);
         self.unheard.borrow_mut().remove(incident);
-        let notice = NoticeKey { incident: incident.to_owned(), user: user.clone() };
-        self.context.early_alarms.changes.acknowledge(notice, self.context.clock.moment());
+        for notice in self.notices_of(incident, user) {
+            self.context.early_alarms.changes.acknowledge(notice, self.context.clock.moment());
+        }
         IncidentNews::of(change.into_iter().collect())
     }
 

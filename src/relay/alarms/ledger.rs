@@ -2,6 +2,9 @@
 //!
 //! A writer waits for its write no longer than [`STORED_WITHIN`]; then the journal keeps it, and the database gets it
 //! as soon as it answers. Waiting writes are merged, so they do not grow with the time that the database is away.
+//!
+//! Once another node has the server, the incidents of this one are written with the alarms that opened them, if that node
+//! does not know these: it takes them up.
 
 use std::{
     cell::RefCell,
@@ -18,7 +21,10 @@ use tokio::{
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Pool},
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+        },
         incidents::{self, LedgerWrite},
         journal::Journal,
         query_failures::log_failure,
@@ -93,6 +99,8 @@ struct Queue {
     stored: u64,
     /// The paired server was deleted.
     deleted: bool,
+    /// Another node has the paired server.
+    passed_on: bool,
     /// Since when the database has owed an answer, or a failed write is tried again.
     busy_since: Option<Instant>,
     /// Writes that their callers wait for, by number; the caller hears from the journal if it gets to it.
@@ -187,6 +195,7 @@ impl Ledger {
 
     fn submit(&self, write: LedgerWrite) -> u64 {
         let mut queue = self.0.queue.borrow_mut();
+        let write = queue.to_write(write);
         // The waiting write is older.
         queue.repeats.incidents.retain(|incident, _| !write.incidents.contains_key(incident));
         queue.repeats.values.retain(|device, _| !write.values.contains_key(device));
@@ -248,7 +257,9 @@ impl Shared {
                 log::error!(server, alarm = alarm.as_str(); "the journal does not keep an alarm in time");
             }
         }
-        count_kept_nowhere();
+        if !alarm.is_empty() {
+            count_kept_nowhere();
+        }
         SavedTo::Neither
     }
 
@@ -275,7 +286,7 @@ impl Shared {
         let mut queue = self.queue.borrow_mut();
         let newer = queue.awaited.split_off(&(number + 1));
         for (number, (write, done)) in std::mem::replace(&mut queue.awaited, newer) {
-            let shared = self.clone();
+            let (shared, write) = (self.clone(), queue.to_write(write));
             // A task of its own: a line that is written late is counted, too.
             actix::spawn(async move {
                 // A caller that waits no longer has delivered without it.
@@ -365,17 +376,26 @@ impl Shared {
     async fn write_until_idle(&self) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let (copy, number) = {
+            let (copy, number, passed_on) = {
                 let mut queue = self.queue.borrow_mut();
                 if queue.pending.is_empty() {
+                    // The last of it may have been nothing for another node.
+                    let number = queue.submitted;
+                    if queue.stored < number {
+                        self.note_stored(&mut queue, number);
+                        self.settled.notify_waiters();
+                    }
                     queue.busy_since = None;
                     return;
                 }
                 queue.writing = std::mem::take(&mut queue.pending);
-                (queue.writing.clone(), queue.submitted)
+                (queue.writing.clone(), queue.submitted, queue.passed_on)
             };
-            let server = self.server.clone();
-            let written = self.pool.write_first(move |db| incidents::write(db, &server, &copy), |()| {}).await;
+            let (server, fenced) = (self.server.clone(), self.pool.clone());
+            let pool = if passed_on { fenced.unfenced() } else { fenced };
+            let write: fn(&mut Db, &ServerId, &LedgerWrite) -> Result<(), DbError> =
+                if passed_on { incidents::write_for_another_node } else { incidents::write };
+            let written = pool.write_first(move |db| write(db, &server, &copy), |()| {}).await;
             let retry = self.note_attempt(number, written);
             self.settled.notify_waiters();
             if retry {
@@ -391,6 +411,15 @@ impl Shared {
     fn note_attempt(&self, number: u64, written: Result<(), DbError>) -> bool {
         let mut queue = self.queue.borrow_mut();
         let write = std::mem::take(&mut queue.writing);
+        if matches!(written, Err(DbError::Fenced)) {
+            let (server, alarms) = (self.server.as_str(), write.alarms.len());
+            log::warn!(server, alarms; "another node has the server of these alarms by now, and takes them up");
+            queue.passed_on = true;
+            let newer = std::mem::replace(&mut queue.pending, write);
+            queue.pending.extend(newer);
+            queue.pending = std::mem::take(&mut queue.pending).for_another_node();
+            return true;
+        }
         queue.attempted = number;
         match written {
             Ok(()) => {}
@@ -410,6 +439,12 @@ impl Shared {
                 return true;
             }
         }
+        self.note_stored(&mut queue, number);
+        false
+    }
+
+    /// Up to this number, all writes are in the database.
+    fn note_stored(&self, queue: &mut Queue, number: u64) {
         queue.stored = number;
         queue.awaited = queue.awaited.split_off(&(number + 1));
         queue.busy_since = Some(Instant::now());
@@ -417,11 +452,15 @@ impl Shared {
         queue.journaled.drain(..settled);
         queue.release();
         self.journal.settle(&self.server, settled);
-        false
     }
 }
 
 impl Queue {
+    /// The part of a write that is to be stored.
+    fn to_write(&self, write: LedgerWrite) -> LedgerWrite {
+        if self.passed_on { write.for_another_node() } else { write }
+    }
+
     /// Releases the hold once all writes are kept.
     fn release(&mut self) {
         if self.kept.max(self.stored) >= self.submitted && self.repeats.is_empty() {

@@ -60,6 +60,11 @@ impl AlarmValues {
         .collect()
     }
 
+    /// Takes those among them that are to be stored by any time: there is no later.
+    pub fn take_all(&mut self, now: Moment) -> Vec<String> {
+        self.take_due(now + ON_FOR)
+    }
+
     /// The next time at which there is something to store.
     pub fn next_due(&self) -> Option<Moment> {
         self.0.values().filter_map(|known| known.due).min()

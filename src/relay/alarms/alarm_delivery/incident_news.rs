@@ -23,6 +23,8 @@ pub struct IncidentNews {
     pub(super) opened: Option<IncidentLine>,
     /// Held until the sockets have taken it.
     pub(super) undelivered: Option<UnsavedGuard>,
+    /// Alarms of an earlier process, or of another node, whose lines in the team's chat are to be said here.
+    pub unsaid: Vec<Raid>,
 }
 
 impl IncidentNews {

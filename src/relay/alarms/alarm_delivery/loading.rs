@@ -1,22 +1,22 @@
 //! The stored ledger, taken up at the start. An alarm does not wait for that: one that rings meanwhile is merged with
 //! it.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::{collections::BTreeSet, rc::Rc, slice};
 
 use tokio::{select, time::timeout_at};
 
 use super::{AlarmDelivery, IncidentNews, PushedAlarm};
 use crate::{
     db::{
-        alarms,
+        alarms::{self, AlarmState, LedgerAlarm},
         engine::{error::DbError, pool::Db},
         incidents::{self, LedgerWrite, StoredIncident, UNHEARD},
         spoken_alarms,
         start_reads::read_until_answered,
     },
     domain::{
-        ids::ServerId,
-        incident::Raid,
+        ids::{ServerId, UserId},
+        incident::{AlarmPath, Raid},
         raid::{self, IncidentChange, LATE, MergedIncident},
         spoken_alarm::is_unsaid,
         time::Timestamp,
@@ -40,8 +40,6 @@ pub struct LoadedAlarms {
     pub news: IncidentNews,
     /// Pushes that are in no incident yet.
     pub pushes: Vec<PushedAlarm>,
-    /// Alarms whose lines in the team's chat were not said when the previous process ended.
-    pub unsaid: Vec<Raid>,
 }
 
 /// The alarms among these whose lines in the team's chat are to be said by this process.
@@ -73,23 +71,24 @@ impl AlarmDelivery {
         };
         let stored = read_until_answered(&self.context.pool, &self.context.random, "the ledger of alarms", read).await;
         self.taken_up.borrow_mut().extend(stored.taken_up);
-        let changes = self.restore(stored.incidents);
+        let news = self.restore(stored.incidents, stored.unsaid);
+        self.raids.borrow_mut().take_over(self.handed.take(), self.context.clock.moment());
         self.known.set(true);
         self.is_known.notify_waiters();
         self.changed.notify_one();
-        for again in changes.iter().filter(|change| change.message.is_some()) {
+        for again in news.changes.iter().filter(|change| change.message.is_some()) {
             let (server, incident) = (self.server.as_str(), again.incident.as_str());
             log::info!(server, incident; "earlier raid alarm, announced once more");
         }
-        let mut unsaid = stored.unsaid;
-        unsaid.retain(|raid| self.whole_of(&raid.incident).is_none());
-        let pushes = stored.waiting.into_iter().map(PushedAlarm::from).collect();
-        LoadedAlarms { news: IncidentNews::of(changes), pushes, unsaid }
+        LoadedAlarms { news, pushes: stored.waiting.into_iter().map(PushedAlarm::from).collect() }
     }
 
-    /// Takes up these incidents, merges what rang before they were known, and says what has to be shown and sent.
-    fn restore(&self, stored: Vec<StoredIncident>) -> Vec<IncidentChange> {
+    /// Takes up these incidents, merges what rang before they were known, and says what has to be shown and sent. `unsaid`
+    /// are those whose lines in the team's chat are to be said.
+    fn restore(&self, stored: Vec<StoredIncident>, mut unsaid: Vec<Raid>) -> IncidentNews {
         let now = self.context.clock.moment();
+        // The line of one that is known here is said already.
+        unsaid.retain(|raid| self.raids.borrow().get(&raid.incident).is_none());
         let (mut raids, mut unheard) = (self.raids.borrow_mut(), self.unheard.borrow_mut());
         let (mut restored, mut silent, mut write) = (BTreeSet::new(), BTreeSet::new(), LedgerWrite::default());
         for StoredIncident { id, incident, title, state, .. } in stored {
@@ -123,7 +122,50 @@ impl AlarmDelivery {
         drop((raids, unheard));
         write.extend(self.facts(write.merged.clone().values()));
         self.ledger.write_later(write);
-        changes
+        unsaid.retain(|raid| self.whole_of(&raid.incident).is_none());
+        IncidentNews { unsaid, ..IncidentNews::of(changes) }
+    }
+
+    /// Takes up the incident in which another node has put this alarm; `None`: there is none, and the alarm is to find its own.
+    pub(super) async fn take_up_incident_of(&self, alarm: &PushedAlarm) -> Option<IncidentNews> {
+        let incident = alarm.incident.clone()?;
+        let mut news = IncidentNews::default();
+        let incident = match self.find(&incident) {
+            Some(known) => known.id,
+            None => {
+                let (server, clock) = (self.server.clone(), self.context.clock.clone());
+                let read = move |db: &mut Db| {
+                    let Some((stored, _)) = incidents::whole(db, &incident)? else { return Ok(None) };
+                    let unsaid = unsaid(db, &server, slice::from_ref(&stored), clock.now())?;
+                    Ok(Some((stored, unsaid)))
+                };
+                let stored = read_until_answered(&self.context.pool, &self.context.random, "an incident", read).await;
+                let (stored, unsaid) = stored?;
+                let incident = stored.id.clone();
+                log::info!(server = self.server.as_str(), incident = incident.as_str(), alarm = alarm.id.as_str();
+                    "a raid that another node has announced goes on here");
+                news = self.restore(vec![stored], unsaid);
+                self.changed.notify_one();
+                incident
+            }
+        };
+        let whole = self.whole_of(&incident).unwrap_or(incident);
+        let finished = LedgerAlarm {
+            id: alarm.id.clone(),
+            // The ledger knows the owner, and everything else.
+            user: UserId::from(""),
+            server: Some(self.server.clone()),
+            path: AlarmPath::Push,
+            alarm_id: String::new(),
+            title: alarm.title.clone(),
+            message: alarm.message.clone(),
+            state: AlarmState::Opened,
+            incident: Some(whole),
+            received_at: self.context.clock.now(),
+            sent_at: Some(alarm.sent),
+        };
+        self.ledger.write_later(LedgerWrite { alarms: [(alarm.id.clone(), finished)].into(), ..Default::default() });
+        Some(news)
     }
 
     /// The incident that this one has become a part of.

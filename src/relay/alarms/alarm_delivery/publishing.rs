@@ -33,7 +33,7 @@ impl AlarmDelivery {
         publisher: &mut Publisher,
         now: Moment,
     ) -> FollowedNews {
-        let IncidentNews { changes, received_at, mut opened, undelivered } = news;
+        let IncidentNews { changes, received_at, mut opened, undelivered, .. } = news;
         let changes: Vec<IncidentChange> = changes.into_iter().map(|change| self.of_the_whole(change)).collect();
         if let Some(line) = &mut opened {
             line.note_merged(self.whole_of(line.incident()));

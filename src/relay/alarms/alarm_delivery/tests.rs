@@ -1,7 +1,10 @@
 //! Above 500 lines: the tests of one struct, which share its world.
 
+mod acknowledging;
 mod flapping;
+mod handing_over;
 mod incident_lines;
+mod passed_on;
 mod stopping;
 mod unsaid_lines;
 
@@ -23,8 +26,8 @@ use crate::{
         journal::{self, Journal},
         paired_servers, smart_devices, testing,
     },
-    domain::{device::DeviceKind, incident::DevicePlace, items::Catalogue},
-    game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
+    domain::{device::DeviceKind, incident::DevicePlace, items::Catalogue, raid::TriggerTime},
+    game::{decoding::MessageDecoder, outbound::Outbound},
     net::Network,
     relay::{
         shared::write_behind::WriteBehind,
@@ -132,14 +135,21 @@ impl World {
             random,
             pool,
             journal,
-            game: Game { link_policy: GameLinkPolicy::Always, proxy_url: None, allow_private_servers: true },
+            game: Game {
+                link_policy: GameLinkPolicy::Always,
+                proxy_url: None,
+                allow_private_servers: true,
+                links_per_server: 5,
+                source_addresses: Vec::new(),
+            },
             network: Network::system(),
             teams: Default::default(),
             chat_texts: Default::default(),
-            budgets: Budgets::default(),
+            budgets: Arc::default(),
             outbound: Arc::new(Outbound::new(Clock::system(), true)),
             connect_pacer: Default::default(),
             recent_events: Default::default(),
+            team_timers: Default::default(),
             decoder: MessageDecoder::inline(),
         };
         Self { directory, context: Arc::new(context) }
@@ -215,7 +225,7 @@ impl World {
             sent_at: Some(now),
         };
         self.context.pool.write_blocking(|db| alarms::receive(db, &alarm)).unwrap();
-        PushedAlarm { id: id.into(), title: title.into(), message: String::new(), sent: now }
+        PushedAlarm { id: id.into(), title: title.into(), message: String::new(), sent: now, incident: None }
     }
 }
 
@@ -226,7 +236,7 @@ impl Life {
     }
 
     async fn load(&self) {
-        let loading::LoadedAlarms { news, pushes, .. } = self.alarms.clone().load().await;
+        let loading::LoadedAlarms { news, pushes } = self.alarms.clone().load().await;
         let sent = self.publish(news);
         tokio::join!(sent.all, join_all(pushes.into_iter().map(|push| self.pushed_alarm(push))));
     }
@@ -278,7 +288,8 @@ impl Life {
 
 /// This device goes off on the link.
 fn trigger(device: &str) -> AlarmTrigger {
-    AlarmTrigger { device: device.into(), name: "Front door".into(), place: DevicePlace::default(), unseen_since: None }
+    let (device, name, place) = (device.into(), "Front door".into(), DevicePlace::default());
+    AlarmTrigger { device, name, place, time: TriggerTime::Now }
 }
 
 fn row(state: &str, count: u32, sockets: i64) -> (String, u32, i64) {

@@ -1,5 +1,6 @@
 use std::{
     cell::Cell,
+    collections::BTreeSet,
     pin::pin,
     sync::{
         Arc,
@@ -15,13 +16,20 @@ use super::*;
 use crate::{
     config::Database,
     db::{
+        alarms::{self, AlarmState, LedgerAlarm},
         engine::pool::{Db, DiskMoment},
+        held_parts,
         incidents::StoredIncident,
         journal::{self, JOURNAL},
         smart_devices,
         testing::{self, incident_write},
     },
-    domain::device::DeviceKind,
+    domain::{
+        device::DeviceKind,
+        fence::Fence,
+        ids::{NodeId, PartId},
+        incident::AlarmPath,
+    },
 };
 
 /// Condition of the disk of the database.
@@ -87,6 +95,53 @@ async fn what_is_written_is_in_the_database() {
     let world = World::new();
     assert_eq!(world.ledger.write(incident_write("a", 1)).await, SavedTo::Database);
     assert_eq!(world.stored().len(), 1);
+    assert_eq!(world.journal(), 0);
+}
+
+/// An alarm of the link that opens this incident.
+fn alarm_write(id: &str, incident: &str) -> LedgerWrite {
+    let alarm = LedgerAlarm {
+        id: id.to_owned(),
+        user: "".into(),
+        server: Some("one".into()),
+        path: AlarmPath::Link,
+        alarm_id: "7".to_owned(),
+        title: "Roof".to_owned(),
+        message: String::new(),
+        state: AlarmState::Opened,
+        incident: Some(incident.to_owned()),
+        received_at: testing::now(),
+        sent_at: None,
+    };
+    LedgerWrite { alarms: [(id.to_owned(), alarm)].into(), ..incident_write(incident, 1) }
+}
+
+#[actix::test]
+async fn alarms_of_a_server_that_another_node_has_wait_for_that_node_in_their_incidents() {
+    tokio::time::pause();
+    let world = World::new();
+    let parts = BTreeSet::from([PartId::from("links:one")]);
+    let take = |node: &str, gone: &str| -> Fence {
+        let (node, gone) = (NodeId::from(node), BTreeSet::from([NodeId::from(gone)]));
+        let take = |db: &mut Db| {
+            held_parts::note(db, &parts, testing::now())?;
+            held_parts::take(db, &parts, &gone, &node, testing::now())
+        };
+        world.pool.write_blocking(take).unwrap().remove(0)
+    };
+    let fenced = world.pool.clone().fenced_by(take("here", "none").into());
+    let ledger = Ledger::new("one".into(), fenced, world.ledger.0.journal.clone());
+    assert_eq!(ledger.write(alarm_write("a", "first")).await, SavedTo::Database);
+    take("there", "here");
+    assert_eq!(ledger.write(alarm_write("b", "second")).await, SavedTo::Database);
+    assert_eq!(ledger.write(incident_write("first", 2)).await, SavedTo::Database, "nothing of it is left to write");
+    assert_eq!(ledger.write(alarm_write("c", "second")).await, SavedTo::Database);
+    let stored: Vec<_> = world.stored().into_iter().map(|stored| (stored.id, stored.incident.count)).collect();
+    assert_eq!(stored, [("second".to_owned(), 1), ("first".to_owned(), 1)]);
+    let waiting = world.pool.read_blocking(|db| alarms::waiting(db, &"one".into())).unwrap();
+    let waiting: Vec<_> = waiting.into_iter().map(|push| (push.id, push.incident)).collect();
+    let (b, c) = (("b".to_owned(), Some("second".to_owned())), ("c".to_owned(), None));
+    assert_eq!(waiting, [b, c], "the other node knows the incident by now, and counts what it finds");
     assert_eq!(world.journal(), 0);
 }
 

@@ -9,7 +9,7 @@ use crate::{
 /// Incidents that a start says in the team's chat.
 async fn unsaid(world: &World) -> Vec<String> {
     let loaded = world.start_unread(0).alarms.clone().load().await;
-    loaded.unsaid.into_iter().map(|raid| raid.incident).collect()
+    loaded.news.unsaid.into_iter().map(|raid| raid.incident).collect()
 }
 
 #[actix::test]
@@ -38,4 +38,13 @@ async fn a_start_says_alarms_of_the_last_minute_whose_lines_have_no_end() {
     world.context.clock.advance(TimeDelta::seconds(-50));
     put(SpokenLine { state: SpokenState::Accepted, ended_at: Some(world.context.clock.now()), ..line });
     assert!(unsaid(&world).await.is_empty(), "it was said");
+}
+
+#[actix::test]
+async fn the_line_of_an_alarm_that_rang_here_before_the_ledger_was_read_is_said_once() {
+    let world = World::new();
+    let life = world.start_unread(1);
+    life.link_alarm().await;
+    life.alarms.ledger.idle().await;
+    assert!(life.alarms.clone().load().await.news.unsaid.is_empty(), "it was, when it rang");
 }
