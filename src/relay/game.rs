@@ -6,5 +6,7 @@ pub mod device_refreshes;
 mod echoes;
 pub mod game_connection;
 pub mod pool;
+pub mod seats;
+pub mod team_hosts;
 pub mod team_speech;
 pub mod toggles;

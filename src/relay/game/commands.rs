@@ -3,7 +3,11 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actix::Message;
-use tokio::{sync::oneshot, time::sleep};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 
 use crate::{
     db::incidents::StoredIncident,
@@ -23,10 +27,14 @@ use crate::{
         reading,
         wire::{AppEntityInfo, AppPromoteToLeader, AppRequest, AppSendMessage, AppSetEntityValue},
     },
+    relay::shared::own_link::OwnLink,
 };
 
 /// A command waits this long for the game server.
 pub const COMMAND_DEADLINE: Duration = Duration::from_secs(5);
+
+/// An acknowledgement waits for the database no longer than this; then it is kept as alarms are.
+pub const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Pause before a switch that does not show the wanted value is asked again.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -55,9 +63,14 @@ pub struct UserCommand {
     pub toggle: DeviceToggle,
 }
 
+/// The node that has a server or a push session has not answered a question about it, or it is not known which one has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node that has the server or the push session does not answer")]
+pub struct Unanswered;
+
 /// The devices of this server as they were last heard of, by device id; none without a game connection.
 #[derive(Message)]
-#[rtype(result = "HashMap<Arc<str>, DeviceReport>")]
+#[rtype(result = "Result<HashMap<Arc<str>, DeviceReport>, Unanswered>")]
 pub struct ReadDevices {
     pub server: ServerId,
 }
@@ -66,6 +79,12 @@ pub struct ReadDevices {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct DevicesChanged;
+
+/// Alarms of a paired server may come over its link alone, or no longer: the push credential of its owner was uploaded,
+/// deleted or refused, has expired or works again.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AlarmPathChanged;
 
 /// A question of the team's chat, without an argument; none without a game connection.
 #[derive(Message)]
@@ -101,6 +120,27 @@ pub struct AcknowledgeRaid {
     pub server: ServerId,
     pub user: UserId,
     pub incident: String,
+    /// By the link in a message to the user: the database need not say that they may watch.
+    pub by_link: bool,
+}
+
+/// Keep that a user, who may, has taken note of an incident at this time, which the database did not take; answers with the
+/// incident once that survives a kill.
+#[derive(Message)]
+#[rtype(result = "Result<StoredIncident, CommandError>")]
+pub struct KeepAcknowledgement {
+    pub incident: String,
+    pub user: UserId,
+    pub at: Timestamp,
+}
+
+/// The incident of this server, or the one that it is a part of, as it is known without the database; `None` if it is not
+/// shown.
+#[derive(Message)]
+#[rtype(result = "Result<Option<StoredIncident>, Unanswered>")]
+pub struct FindRaid {
+    pub server: ServerId,
+    pub incident: String,
 }
 
 /// A user who had taken note of incidents of this server is gone, and so is that.
@@ -127,8 +167,9 @@ pub struct SayForChannel {
     pub answer: oneshot::Sender<Result<(), ChannelFault>>,
 }
 
-/// A line of a channel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A line of the channel `teamChat`, for the team's chat in the game.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ChannelLine {
     /// An alarm, or a drill.
     Alarm { name: String, grid: String, drill: bool },
@@ -146,7 +187,8 @@ pub struct SendChat {
 }
 
 /// Reasons why a line was not said, or is not known to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ChatError {
     UnknownServer,
     OwnerOnly,
@@ -174,7 +216,8 @@ impl From<AskError> for ChatError {
 }
 
 /// Failure of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum CommandError {
     UnknownServer,
     /// The user may watch this server and not command it.
@@ -260,7 +303,8 @@ pub async fn say(link: &ActingLink, message: &str, priority: Priority) -> Result
 }
 
 /// Makes a member the leader. The game answers only that it was asked: what then holds is in the team.
-pub async fn promote(link: ActingLink, player: u64) {
+pub async fn promote(link: OwnLink, player: u64) {
+    let Ok(Some(link)) = timeout(COMMAND_DEADLINE, link.acting()).await else { return };
     let request = AppRequest { promote_to_leader: Some(AppPromoteToLeader { steam_id: player }), ..Default::default() };
     let asked = link.ask(request, cost::REQUEST, Priority::Toggle, COMMAND_DEADLINE).await;
     if let Err(error) = asked {

@@ -3,6 +3,7 @@
 pub mod link_end;
 pub mod link_owner;
 pub mod link_report;
+pub mod link_slots;
 pub mod link_talk;
 pub mod poll_plan;
 pub mod pooled_link;

@@ -9,8 +9,10 @@ use crate::{
     domain::{
         ids::ServerId,
         team_command::{reply, speaker::LineUse},
+        time::Moment,
     },
     game::{
+        acting_link::ActingLink,
         budget::{Priority, cost},
         link::AskError,
     },
@@ -71,20 +73,27 @@ async fn speak(context: Arc<RelayContext>, key: TeamKey) {
             NextStep::End => return,
             NextStep::Wait(until) => context.clock.reach(until).await,
             NextStep::Say(NextSaid { waiting, link }) => {
-                // The pause after a line begins when it goes out.
-                let _ = timeout(COMMAND_DEADLINE, link.spare(cost::CHAT_MESSAGE, Priority::Polling)).await;
-                let sent = context.clock.moment();
-                let say = commands::say(&link, &waiting.line.text, Priority::Polling);
-                let outcome = match timeout(COMMAND_DEADLINE, say).await {
-                    Ok(Ok(())) => SayOutcome::Said,
-                    Ok(Err(AskError::Refused(word))) if word == "message_not_sent" => SayOutcome::Refused,
-                    Ok(Err(AskError::Refused(_) | AskError::TooMany(_))) => SayOutcome::Failed,
-                    Ok(Err(AskError::Closed)) => SayOutcome::Lost,
-                    Ok(Err(AskError::TimedOut)) | Err(_) => SayOutcome::Unanswered,
+                let (outcome, sent) = match timeout(COMMAND_DEADLINE, link.acting()).await {
+                    Ok(Some(link)) => say(&context, &link, &waiting.line.text).await,
+                    Ok(None) | Err(_) => (SayOutcome::Lost, context.clock.moment()),
                 };
                 let at = if outcome == SayOutcome::Said { sent } else { context.clock.moment() };
                 context.teams.said(&key, waiting, outcome, at);
             }
         }
     }
+}
+
+/// Says a line; what became of it, and when it went out. The pause after a line begins then.
+async fn say(context: &RelayContext, link: &ActingLink, text: &str) -> (SayOutcome, Moment) {
+    let _ = timeout(COMMAND_DEADLINE, link.spare(cost::CHAT_MESSAGE, Priority::Polling)).await;
+    let sent = context.clock.moment();
+    let outcome = match timeout(COMMAND_DEADLINE, commands::say(link, text, Priority::Polling)).await {
+        Ok(Ok(())) => SayOutcome::Said,
+        Ok(Err(AskError::Refused(word))) if word == "message_not_sent" => SayOutcome::Refused,
+        Ok(Err(AskError::Refused(_) | AskError::TooMany(_))) => SayOutcome::Failed,
+        Ok(Err(AskError::Closed)) => SayOutcome::Lost,
+        Ok(Err(AskError::TimedOut)) | Err(_) => SayOutcome::Unanswered,
+    };
+    (outcome, sent)
 }

@@ -10,7 +10,7 @@ use crate::{
 
 /// The game server's limits or a ban: come back in minutes, not seconds.
 const PAUSE_REFUSED: Duration = Duration::from_secs(60);
-/// A refused token is tried again now and then, as the refusal may be a passing fault of the game server.
+/// A refused token is tried again now and then, as the refusal may be a transient fault of the game server.
 pub const PAUSE_REJECTED: Duration = Duration::from_secs(3_600);
 
 /// Cause of the missing link, and the least pause.
@@ -28,6 +28,12 @@ impl LinkEnd {
     pub fn unreachable(reason: LinkReason, detail: impl ToString) -> Self {
         let (state, detail) = (ConnectionState::Unreachable, detail.to_string());
         Self { state, reason, detail, pause: Duration::ZERO }
+    }
+
+    /// The game server takes no more links from us, and others have their turn.
+    pub fn waiting() -> Self {
+        let (state, reason) = (ConnectionState::Waiting, LinkReason::NoSlot);
+        Self { state, reason, detail: "others have their turn".to_owned(), pause: Duration::ZERO }
     }
 
     /// A request whose failure the link does not survive.

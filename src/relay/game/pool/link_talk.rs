@@ -4,18 +4,28 @@ mod devices;
 mod map;
 mod polls;
 
-use std::{cell::Cell, pin::pin, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    pin::pin,
+    time::Duration,
+};
 
 use tokio::{sync::Notify, time::timeout};
 
 use super::{
     link_end::LinkEnd,
-    link_owner::{LinkOwner, Unneeded},
+    link_owner::{CredentialsVersion, LinkOwner, Unneeded},
     link_report::LinkReport,
 };
 use crate::{
     db::paired_servers,
-    domain::{ids::GameServerId, link_reason::LinkReason},
+    domain::{
+        ids::GameServerId,
+        link_reason::LinkReason,
+        link_slots::SlotNumber,
+        time::{Moment, Timestamp},
+        waited_broadcasts::WaitedBroadcasts,
+    },
     game::{
         acting_link::ActingLink,
         link::{AskError, Broadcasts, LinkEnded, Route},
@@ -39,8 +49,9 @@ pub struct LinkTalk<'a> {
     owner: &'a LinkOwner,
     link: ReadingLink,
     route: &'a Route,
-    /// Version of its credentials, unless it was accepted before.
-    credentials: Option<i32>,
+    /// Its slot at the game server.
+    slot: Option<SlotNumber>,
+    credentials: CredentialsVersion,
     /// A game server has answered at this address.
     answered: &'a Cell<bool>,
     /// Answers that did not come, in a row.
@@ -52,6 +63,7 @@ pub struct LinkTalk<'a> {
     devices_wanted: Notify,
     /// A message could not be read: it may have been a line of chat.
     chat_wanted: Notify,
+    waited: RefCell<WaitedBroadcasts>,
 }
 
 impl<'a> LinkTalk<'a> {
@@ -60,13 +72,15 @@ impl<'a> LinkTalk<'a> {
         owner: &'a LinkOwner,
         link: ReadingLink,
         route: &'a Route,
-        credentials: Option<i32>,
+        slot: Option<SlotNumber>,
+        credentials: CredentialsVersion,
         answered: &'a Cell<bool>,
     ) -> Self {
         Self {
             owner,
             link,
             route,
+            slot,
             credentials,
             answered,
             silent: Cell::new(0),
@@ -74,6 +88,7 @@ impl<'a> LinkTalk<'a> {
             map_wanted: Notify::new(),
             devices_wanted: Notify::new(),
             chat_wanted: Notify::new(),
+            waited: RefCell::new(WaitedBroadcasts::new(owner.context.clock.moment())),
         }
     }
 
@@ -93,13 +108,20 @@ impl<'a> LinkTalk<'a> {
     }
 
     async fn forward(&self, mut broadcasts: Broadcasts) -> LinkEnded {
+        let mut known = None;
         loop {
             match broadcasts.next().await {
                 Ok((_, None)) => {
                     self.devices_wanted.notify_one();
                     self.chat_wanted.notify_one();
+                    if Box::pin(self.owner.report(LinkReport::Missed)).await.is_err() {
+                        return LinkEnded::Unneeded;
+                    }
                 }
                 Ok((number, Some(broadcast))) => {
+                    if self.report_waited(&mut known).await.is_err() {
+                        return LinkEnded::Unneeded;
+                    }
                     // In a box, as they are seldom.
                     let update = GameUpdate::Broadcast(number, broadcast);
                     if Box::pin(self.owner.update(update)).await.is_err() {
@@ -111,14 +133,35 @@ impl<'a> LinkTalk<'a> {
         }
     }
 
+    /// Reports since when what is read now may have waited, unless that is known.
+    async fn report_waited(&self, known: &mut Option<Timestamp>) -> Result<(), Unneeded> {
+        let (_, since) = self.look();
+        if std::mem::replace(known, since) != since {
+            if since.is_some() {
+                log::info!(server = self.owner.server.as_str(); "the clock has leapt: broadcasts may have waited");
+            }
+            Box::pin(self.owner.update(GameUpdate::Waited(since))).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the clocks: now, and since when broadcasts may have waited.
+    fn look(&self) -> (Moment, Option<Timestamp>) {
+        let now = self.owner.context.clock.moment();
+        (now, self.waited.borrow_mut().look(now))
+    }
+
     /// Resynchronises, then polls. Alarms come first; after them the map and the devices, which may take long, hold up
     /// nothing else.
     async fn talk(&self, link: PacedLink) -> Result<Unneeded, LinkEnd> {
         // No name for the answer, which would be held as long as the link.
         let (info, acting) = Box::pin(self.prove(link)).await?;
         Box::pin(self.note_accepted()).await;
-        let (reading, game_server) = (self.link.clone(), GameServerId::at(&self.route.host, self.route.port));
-        match Box::pin(self.owner.report(LinkReport::Up { reading, acting, game_server, info })).await {
+        let (reading, slot, credentials) = (self.link.clone(), self.slot, self.credentials.version);
+        let game_server = GameServerId::at(&self.route.host, self.route.port);
+        match Box::pin(self.owner.report(LinkReport::Up { reading, acting, credentials, slot, game_server, info }))
+            .await
+        {
             Ok(true) => self.map_wanted.notify_one(),
             Ok(false) => {}
             Err(Unneeded) => return Ok(Unneeded),
@@ -154,7 +197,7 @@ impl<'a> LinkTalk<'a> {
     /// Stores that these credentials were accepted, before the link is shown: a user who sees the link also sees what
     /// others learnt of the game server. A database that does not answer does not hold the link up.
     async fn note_accepted(&self) {
-        let Some(version) = self.credentials else { return };
+        let CredentialsVersion { version, is_accepted: false } = self.credentials else { return };
         let (context, server) = (&self.owner.context, self.owner.server.clone());
         let write = context.pool.write(move |db| paired_servers::set_accepted(db, &server, version));
         if !timeout(STORED_IN_TIME, write).await.is_ok_and(|stored| stored.is_ok()) {

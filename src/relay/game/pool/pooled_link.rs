@@ -5,6 +5,9 @@ mod credentials;
 
 use std::{
     cell::{Cell, RefCell},
+    future::pending,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
     time::Duration,
 };
 
@@ -14,16 +17,30 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     link_end::LinkEnd,
-    link_owner::{LinkOwner, Unneeded},
+    link_owner::{LinkOwner, LinkPurpose, Unneeded},
     link_report::LinkReport,
+    link_slots::{HeldSlot, SlotEnd, SlotTurn},
     link_talk::LinkTalk,
 };
 use crate::{
-    domain::{backoff::Backoff, link_reason::LinkReason, outbound::Target},
-    game::{link::Link, paced_link::PacedLink, reading_link::ReadingLink},
+    domain::{
+        backoff::Backoff, ids::GameServerId, link_reason::LinkReason, link_slots::SlotNumber, outbound::Target,
+        server_state::ConnectionState, team_command::election::server_of_link, time::Timestamp,
+    },
+    game::{
+        link::{ConnectError, Link, LinkEnded, Route, Way},
+        paced_link::PacedLink,
+        reading_link::ReadingLink,
+    },
     panics::{self, Part},
     relay::shared::connect_pacer::ConnectPermit,
 };
+
+/// Longest look-up of a game server's address.
+const FIND_DEADLINE: Duration = Duration::from_secs(6);
+/// A turn that comes so soon, or a mate's link that is found, is not reported as a wait before. Callers who act wait no
+/// longer, and then the link takes no slot of a mate's.
+const UNREPORTED_FOR: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub struct PooledLink {
@@ -34,13 +51,33 @@ pub struct PooledLink {
     target: RefCell<Option<Target>>,
     /// A game server has answered there.
     answered: Cell<bool>,
+    purpose: Cell<LinkPurpose>,
+}
+
+/// The way to a game server, and a slot there.
+struct FoundSlot {
+    peers: Vec<SocketAddr>,
+    own: Option<IpAddr>,
+    slot: Option<HeldSlot>,
+    end: Option<SlotEnd>,
+    number: Option<SlotNumber>,
+    permit: ConnectPermit,
+}
+
+/// Completes when the link has to end, as others wait.
+async fn given_up(end: &mut Option<SlotEnd>) {
+    match end {
+        Some(end) => end.given_up().await,
+        None => pending().await,
+    }
 }
 
 impl PooledLink {
     /// Runs until the game connection is gone. No async function, which would have room for its arguments twice.
     pub fn keep(owner: LinkOwner) -> impl Future<Output = ()> {
-        let link =
-            Self { owner, world_reported: Cell::new(false), target: RefCell::new(None), answered: Cell::new(false) };
+        let (world_reported, target, answered) = Default::default();
+        let purpose = Cell::new(owner.purpose);
+        let link = Self { owner, world_reported, target, answered, purpose };
         async move { link.run().await }
     }
 
@@ -61,6 +98,16 @@ impl PooledLink {
                 return;
             };
             let LinkEnd { state, reason, detail, pause } = end;
+            self.purpose.set(LinkPurpose::Read);
+            if state == ConnectionState::Waiting {
+                // Its slice is over. It waits for the next one at once.
+                log::debug!(server = server.as_str(); "the link is given up: others wait for the game server");
+                if Box::pin(self.owner.report(LinkReport::GivenUp)).await.is_err() {
+                    return;
+                }
+                asked_for = true;
+                continue;
+            }
             log::info!(server = server.as_str(), state:? = state; "no link to the game server: {reason} ({detail})");
             let shown = if self.answered.get() { reason } else { reason.before_any_answer() };
             // The time of the next attempt must not reveal more than the reason does.
@@ -99,20 +146,92 @@ impl PooledLink {
             let _ = self.owner.report(LinkReport::ServerGone).await;
             return Ok(Unneeded);
         };
-        let budget = context.budgets.of(&route);
+        let FoundSlot { peers, own, slot, mut end, number, permit } =
+            Box::pin(self.find_slot(&route, credentials.version, permit)).await?;
+        let budget = context.budgets.of(&route, own);
         let connecting = async {
             if is_asked_for {
                 let wait = self.target.borrow().as_ref().map(|target| context.outbound.ask(target));
                 sleep(wait.unwrap_or_default()).await;
             }
-            Link::connect(&context.network, &context.decoder, &route, player).await
+            let way = Way { peers, own, slot };
+            Link::connect(&context.network, &context.decoder, &route, way, player).await
         };
         // The pause is a part of the connect: one that is long gives the permit to another link.
-        let (link, broadcasts) = Box::pin(permit.connect(connecting)).await?;
+        let (link, broadcasts) = tokio::select! {
+            connected = Box::pin(permit.connect(connecting)) => connected?,
+            () = given_up(&mut end) => return Err(LinkEnd::waiting()),
+        };
         // Asked for while it was made: it is here.
         wake.retry.notified().now_or_never();
         let link = PacedLink::new(link, budget);
         let reading = ReadingLink::new(link.clone());
-        LinkTalk::new(&self.owner, reading, &route, credentials, &self.answered).hold(link, broadcasts).await
+        let talk = LinkTalk::new(&self.owner, reading, &route, number, credentials, &self.answered);
+        tokio::select! {
+            held = talk.hold(link, broadcasts) => held,
+            () = given_up(&mut end) => Err(LinkEnd::waiting()),
+        }
+    }
+
+    /// The game server's addresses, and a slot there, which is waited for if need be. A proxy has no limit that is known.
+    async fn find_slot(&self, route: &Route, credentials: i32, permit: ConnectPermit) -> Result<FoundSlot, LinkEnd> {
+        let LinkOwner { context, wake, slots, .. } = &self.owner;
+        let find =
+            async || timeout(FIND_DEADLINE, route.find(&context.network)).await.unwrap_or(Err(ConnectError::TimedOut));
+        let peers = find().await?;
+        if route.proxy.is_some() {
+            return Ok(FoundSlot { peers, own: None, slot: None, end: None, number: None, permit });
+        }
+        let peer = peers.first().copied();
+        let at = server_of_link(&GameServerId::at(&route.host, route.port), peer);
+        let instead_of = match self.purpose.get() {
+            LinkPurpose::Turn if !slots.has_room(&at) => return Err(LinkEnd::waiting()),
+            LinkPurpose::Turn | LinkPurpose::Read => None,
+            LinkPurpose::Act(other) => Some(other),
+        };
+        let mut slot = slots.ask(&at, peer, wake.clone(), instead_of);
+        let (mut permit, mut unreported) = (Some(permit), pin!(sleep(UNREPORTED_FOR)));
+        let mut is_reported = false;
+        let mut waits = None;
+        let own = loop {
+            match slot.turn() {
+                SlotTurn::Granted(own) => break own,
+                SlotTurn::Waits(expected) if is_reported => self.report_waiting(expected).await?,
+                SlotTurn::Waits(_) => {}
+                SlotTurn::GivenUp => return Err(LinkEnd::waiting()),
+            }
+            // Another link may connect meanwhile, and a mate's read.
+            permit = None;
+            waits.get_or_insert_with(|| wake.wait_for_slot(credentials));
+            tokio::select! {
+                () = slot.changed() => {}
+                () = unreported.as_mut(), if !is_reported => match self.purpose.get() {
+                    LinkPurpose::Act(_) => return Err(LinkEnd::waiting()),
+                    LinkPurpose::Read | LinkPurpose::Turn => is_reported = true,
+                },
+                () = wake.replaced.notified() => {
+                    return Err(LinkEnd::unreachable(LinkReason::OtherCredentials, "the credentials were replaced"));
+                }
+            }
+        };
+        drop(waits);
+        // A name may be of another place since: no token goes to the old one.
+        if permit.is_none()
+            && let (Some(peer), Ok(again)) = (peer, find().await)
+            && !again.contains(&peer)
+        {
+            return Err(LinkEnd::waiting());
+        }
+        let (slot, number, end) = slot.hold();
+        let permit = permit.unwrap_or_else(ConnectPermit::at_once);
+        Ok(FoundSlot { peers, own, slot: Some(slot), end: Some(end), number: Some(number), permit })
+    }
+
+    /// Reports by when the turn of this link comes.
+    async fn report_waiting(&self, expected: Timestamp) -> Result<(), LinkEnd> {
+        let LinkEnd { state, reason, .. } = LinkEnd::waiting();
+        let down = LinkReport::Down { state, reason, next_attempt_at: expected };
+        self.owner.report(down).await.map_err(|_| LinkEnded::Unneeded)?;
+        Ok(())
     }
 }

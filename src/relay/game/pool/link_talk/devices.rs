@@ -17,7 +17,7 @@ use crate::{
     domain::{device::DeviceKind, freshness::DEVICES_EVERY},
     game::{budget::Priority, link::AskError},
     relay::{
-        game::pool::{link_end::LinkEnd, link_owner::Unneeded},
+        game::pool::{link_end::LinkEnd, link_owner::Unneeded, link_report::LinkReport},
         state::game_update::OwnUpdate,
     },
 };
@@ -43,6 +43,9 @@ impl LinkTalk<'_> {
                 Err(Unneeded) => return Ok(Unneeded),
             };
             alarms_asked.notify_one();
+            if Box::pin(self.owner.report(LinkReport::DevicesAsked)).await.is_err() {
+                return Ok(Unneeded);
+            }
             sleep(ROUNDS_APART).await;
             let left = (all_asked_at + DEVICES_EVERY.unwatched).saturating_duration_since(Instant::now());
             // Sooner if a change may have been missed, or a device did not answer: its changes may not reach this link.

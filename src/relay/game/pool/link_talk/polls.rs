@@ -90,12 +90,17 @@ impl LinkTalk<'_> {
             Poll::Clan => GameQuestion::Clan,
             Poll::Markers => GameQuestion::Markers,
         };
+        let (asked_at, _) = self.look();
         let answer = self.link.ask(question, Priority::Polling, ANSWER_DEADLINE).await;
+        if matches!(answer, Ok(_) | Err(AskError::Refused(_))) {
+            self.waited.borrow_mut().answered(asked_at);
+        }
         let Answered { asked_after, content } = match answer {
             Ok(answered) => answered,
             Err(AskError::Refused(word)) if poll != Poll::Info || !is_dead(&word) => {
                 log::debug!(server = self.owner.server.as_str(), poll:? = poll; "the game server refuses: {word}");
-                return Ok(Polled::Answered);
+                // A dead token is refused everything: not only in a minute is it known to be one.
+                return if is_dead(&word) { self.probe().await } else { Ok(Polled::Answered) };
             }
             // The section becomes stale, which the state says; the rest goes on.
             Err(error @ AskError::TooMany(_)) => {
@@ -121,5 +126,13 @@ impl LinkTalk<'_> {
             self.map_wanted.notify_one();
         }
         Ok(Polled::Answered)
+    }
+
+    /// Asks for something that no game server refuses to a player whose token it accepts.
+    async fn probe(&self) -> Result<Polled, LinkEnd> {
+        match self.link.ask(GameQuestion::Info, Priority::Polling, ANSWER_DEADLINE).await {
+            Err(AskError::Refused(word)) if is_dead(&word) => Err(LinkEnd::by(AskError::Refused(word))),
+            _ => Ok(Polled::Answered),
+        }
     }
 }

@@ -2,20 +2,24 @@
 
 use super::PooledLink;
 use crate::{
-    db::engine::error::DbError,
+    db::{
+        engine::{error::DbError, pool::Db},
+        smart_devices,
+    },
     domain::{ids::GameServerId, link_reason::LinkReason, outbound::Target, server_state::ConnectionState},
     game::link::{LinkEnded, Player, Route},
     relay::game::pool::{
         link_end::{LinkEnd, PAUSE_REJECTED},
+        link_owner::CredentialsVersion,
         stored_world,
     },
     vault::VaultError,
 };
 
 impl PooledLink {
-    /// Where to connect to, as which player, and the version of these credentials unless it was accepted before; `None`
-    /// if the server is no longer paired. The token is open only from here to the end of the link.
-    pub(super) async fn read(&self) -> Result<Option<(Route, Player, Option<i32>)>, LinkEnd> {
+    /// Where to connect to, as which player, and the version of these credentials; `None` if the server is no longer
+    /// paired. The token is open only from here to the end of the link.
+    pub(super) async fn read(&self) -> Result<Option<(Route, Player, CredentialsVersion)>, LinkEnd> {
         let unreadable = |reason: LinkReason, detail: &str| LinkEnd {
             state: ConnectionState::NoCredentials,
             reason,
@@ -54,7 +58,13 @@ impl PooledLink {
             }
             self.world_reported.set(true);
         }
-        let credentials = (!row.is_accepted()).then_some(row.credentials_version);
+        let (server, now) = (row.id.clone(), self.owner.context.clock.now());
+        let has_alarms = move |db: &mut Db| smart_devices::has_unpushed_alarm(db, &server, now);
+        // One that is not read keeps its place.
+        if let Ok(has_alarms) = self.owner.context.pool.read(has_alarms).await {
+            self.owner.wake.set_alarms(has_alarms);
+        }
+        let credentials = CredentialsVersion { version: row.credentials_version, is_accepted: row.is_accepted() };
         let target = Target { owner: row.owner_id.clone(), at: GameServerId::at(&row.address, row.port) };
         if self.target.borrow().as_ref() != Some(&target) {
             self.answered.set(row.is_accepted());
