@@ -6,6 +6,7 @@ mod announcing;
 mod answering;
 mod devices;
 mod due;
+mod timers;
 
 use actix::prelude::*;
 
@@ -22,7 +23,7 @@ use crate::{
     relay::{
         game::team_speech::{self, say_later},
         shared::teams::{TeamKey, TeamLink},
-        state::{game_update::OwnUpdate, team_chat::ReceivedLine},
+        state::team_chat::ReceivedLine,
     },
 };
 
@@ -45,8 +46,7 @@ impl GameConnection {
         let wiped_at = self.feed.live.state().server.wiped_at;
         let LoadedCommands { timers, has_other_prefix } = self.commands.load(stored, wiped_at);
         if let Some(timers) = timers {
-            let timers = timers.into_iter().map(|(id, timer)| (id.into(), timer)).collect();
-            self.update(OwnUpdate::Timers(timers), ctx);
+            self.load_timers(timers, ctx);
             self.show_turn_backs(ctx);
         }
         if has_other_prefix {
@@ -73,11 +73,12 @@ impl GameConnection {
 
     /// True if the link, its team and the commands are known.
     fn is_ready(&self) -> bool {
-        self.held.acting.is_some() && self.commands.is_known()
+        self.held.own_link().is_some() && self.commands.is_known()
     }
 
     /// Something that commands wait for has come.
     fn commands_ready(&mut self, ctx: &mut Context<Self>) {
+        self.see_team();
         self.join_team(ctx.address());
         self.plan_commands(ctx);
         self.announce_unsaid(ctx);
@@ -86,7 +87,8 @@ impl GameConnection {
 
     /// Takes the link's place among those of its team, which may be another than before.
     pub(super) fn join_team(&mut self, own: Addr<Self>) {
-        let (Some(link), Some(game_server), true) = (&self.held.acting, &self.held.game_server, self.is_ready()) else {
+        let (Some(link), Some(game_server), true) = (self.held.own_link(), &self.held.game_server, self.is_ready())
+        else {
             return;
         };
         let now = self.context.clock.moment();
@@ -95,7 +97,7 @@ impl GameConnection {
         let key = TeamKey { game_server, leader: leader.unwrap_or(link.player()) };
         let link = TeamLink {
             server: self.server.clone(),
-            link: link.clone(),
+            link,
             connected_since: self.commands.connected_since().unwrap_or(now),
             vocabulary: self.commands.vocabulary.clone(),
             passes_leadership: self.commands.settings.pass_leadership,
@@ -105,6 +107,7 @@ impl GameConnection {
         for begun in self.context.teams.join(&key, link, now) {
             team_speech::begin(&self.context, &begun);
         }
+        self.context.teams.pass_timers_on(&key);
         let left = self.commands.key.replace(key).filter(|left| self.commands.key.as_ref() != Some(left));
         self.hear_echoes(left.as_ref());
     }

@@ -17,15 +17,16 @@ use chrono::TimeDelta;
 
 use self::{stored_commands::StoredCommands, switch_backs::SwitchBacks, waiting_lines::WaitingLines};
 use crate::{
-    db::smart_devices::SmartDevice,
+    db::{smart_devices::SmartDevice, team_timers::StoredTimer},
     domain::{
         ids::UserId,
         incident::Raid,
+        spoken_alarm::is_unsaid,
         team_command::{
             desk::ChatNotice, device_words::OwnWords, memory::WorldMemory, settings::TeamChatSettings,
             vocabulary::Vocabulary,
         },
-        team_timer::TeamTimer,
+        team_timer::TimerTeam,
         time::{Moment, Timestamp},
     },
     relay::shared::teams::TeamKey,
@@ -48,6 +49,8 @@ pub struct TeamCommands {
     pub lines: WaitingLines,
     /// The team as it was last known: what is asked while the link ends is answered there.
     pub key: Option<TeamKey>,
+    /// Its members, as they were last known, also to the previous process: its timers are theirs.
+    pub team: Option<TimerTeam>,
     /// SteamID64 of the paired player, as the last link had it.
     pub player: u64,
     words: HashMap<Arc<str>, OwnWords>,
@@ -75,7 +78,7 @@ pub struct TeamCommands {
 /// Effects of a read of the stored rows.
 pub struct LoadedCommands {
     /// For the first read alone: later changes are made here and then stored, so that a later read may be older.
-    pub timers: Option<Vec<(String, TeamTimer)>>,
+    pub timers: Option<Vec<StoredTimer>>,
     pub has_other_prefix: bool,
 }
 
@@ -142,7 +145,7 @@ impl TeamCommands {
 
     /// The link is up.
     pub fn connected(&mut self, now: Moment) {
-        self.connected_since = Some(now);
+        self.connected_since.get_or_insert(now);
     }
 
     /// Since when the link is up.
@@ -220,9 +223,10 @@ impl TeamCommands {
         self.planned = None;
     }
 
-    /// The previous process has not said these alarms.
-    pub fn leave_unsaid(&mut self, unsaid: Vec<Raid>) {
-        self.unsaid = unsaid;
+    /// An earlier process, or another node, has not said these alarms. Those that have waited for too long are dropped.
+    pub fn leave_unsaid(&mut self, unsaid: Vec<Raid>, now: Timestamp) {
+        self.unsaid.extend(unsaid);
+        self.unsaid.retain(|raid| is_unsaid(raid.ts, None, now));
     }
 
     /// The earlier alarms that are still to be said.
@@ -260,6 +264,7 @@ impl TeamCommands {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::incident::DevicePlace;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)
@@ -312,6 +317,31 @@ mod tests {
         assert_eq!(due(&commands, &[40]), Some(at(10)));
         assert!(commands.led_by(Some(7)));
         assert_eq!(due(&commands, &[40]), Some(at(30)), "it has ended");
+    }
+
+    #[test]
+    fn alarms_that_are_unsaid_wait_together_and_not_for_long() {
+        let mut commands = TeamCommands::default();
+        let mut leave = |incident: &str, rang_at, now| {
+            let raid = Raid {
+                incident: incident.to_owned(),
+                alarm_id: "7".to_owned(),
+                alarm_name: "Roof".to_owned(),
+                place: DevicePlace::default(),
+                ts: rang_at,
+                count: 1,
+                update: false,
+                late: false,
+                drill: false,
+            };
+            commands.leave_unsaid(vec![raid], now);
+        };
+        leave("first", at(0), at(1));
+        leave("second", at(30), at(31));
+        leave("third", at(60), at(61));
+        let unsaid = commands.take_unsaid().into_iter().map(|raid| raid.incident);
+        assert_eq!(unsaid.collect::<Vec<_>>(), ["second", "third"]);
+        assert!(commands.take_unsaid().is_empty());
     }
 
     #[test]

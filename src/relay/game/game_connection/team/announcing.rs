@@ -61,6 +61,9 @@ impl GameConnection {
             let devices = self.feed.live.state().devices.iter();
             self.commands.memory.see(devices.map(|(id, device)| (id, &**device)));
         }
+        if has(Section::Team) || has(Section::Members) {
+            self.see_team();
+        }
         if has(Section::Team) {
             self.join_team(ctx.address());
             self.leader_seen(ctx);
@@ -71,7 +74,7 @@ impl GameConnection {
     pub(in super::super) fn commands_note(&mut self, event: &WorldEvent, ctx: &mut Context<Self>) {
         self.commands.memory.note(event);
         if event.kind == EventKind::Wipe {
-            self.timers_wiped(ctx);
+            self.timers_wiped(event.ts, ctx);
         }
         let wanted = &self.commands.settings.announcements;
         let is_wanted = match (event.kind, event.action) {
@@ -113,9 +116,9 @@ impl GameConnection {
         }
     }
 
-    /// Earlier alarms whose lines the previous process has not said: they are said once the team is known.
+    /// Alarms whose lines an earlier process, or another node, has not said: they are said once the team is known.
     pub(in super::super) fn announce_again(&mut self, unsaid: Vec<Raid>, ctx: &mut Context<Self>) {
-        self.commands.leave_unsaid(unsaid);
+        self.commands.leave_unsaid(unsaid, self.context.clock.now());
         self.announce_unsaid(ctx);
     }
 

@@ -38,6 +38,7 @@ impl Handler<TeamNews> for GameConnection {
         match news {
             TeamNews::Asked { author, command } => self.command_asked(author, command, ctx),
             TeamNews::Muted { author, until } => self.muted_elsewhere(author, until, ctx),
+            TeamNews::Timers => self.timers_changed(ctx),
             TeamNews::Noticed(notice) => {
                 log::warn!(server = self.server.as_str(), notice = notice.word(); "team chat");
                 self.noticed(notice, ctx);

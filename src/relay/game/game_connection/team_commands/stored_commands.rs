@@ -9,7 +9,9 @@ use crate::{
         engine::{error::DbError, pool::Db},
         smart_devices::{self, SmartDevice},
         switch_backs::{self, SwitchBack},
-        team_chat_settings, team_timers, timeline,
+        team_chat_settings,
+        team_timers::{self, StoredTimer},
+        timeline,
     },
     domain::{
         ids::{ServerId, UserId},
@@ -17,7 +19,6 @@ use crate::{
             settings::TeamChatSettings,
             vocabulary::{DeviceCommand, folded},
         },
-        team_timer::TeamTimer,
         timeline::{TimelineEntry, TimelinePage},
         world_event::EventKind,
     },
@@ -35,7 +36,7 @@ pub struct StoredCommands {
     pub accounts: Vec<String>,
     pub devices: Vec<SmartDevice>,
     pub groups: Vec<DeviceGroup>,
-    pub timers: Vec<(String, TeamTimer)>,
+    pub timers: Vec<StoredTimer>,
     pub switch_backs: Vec<SwitchBack>,
     /// The travels of ship and helicopter, for the first read.
     pub travels: Vec<TimelineEntry>,
