@@ -15,6 +15,7 @@ use futures_util::{
     FutureExt as _,
     future::{LocalBoxFuture, Shared, WeakShared},
 };
+use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{Mutex, Notify},
     time::{Instant, timeout},
@@ -33,6 +34,7 @@ use crate::{
         link::AskError,
         wire::{AppCameraRays, AppCameraSubscribe, AppEmpty, AppRequest, AppResponse},
     },
+    relay::shared::own_link::OwnLink,
 };
 
 /// A pull waits this long for the game server, its turn included.
@@ -66,7 +68,8 @@ pub struct CaptureFrame {
 }
 
 /// Failure of a pull.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum CameraError {
     UnknownServer,
     UnknownDevice,
@@ -147,7 +150,7 @@ impl CameraCapture {
     }
 
     /// A shot of this camera: one of the last moments, that of a look that is under way, or that of a new one.
-    pub fn look(self: &Rc<Self>, camera: String, link: Option<ActingLink>) -> SharedCapture {
+    pub fn look(self: &Rc<Self>, camera: String, link: Option<OwnLink>) -> SharedCapture {
         let now = Instant::now();
         self.shots.borrow_mut().retain(|_, (taken, _)| now - *taken < SHOT_LIFE);
         if let Some((_, shot)) = self.shots.borrow().get(&camera) {
@@ -161,10 +164,11 @@ impl CameraCapture {
         looks.retain(|_, look| look.upgrade().is_some());
         let (own, name) = (self.clone(), camera.clone());
         let look = async move {
-            let looked = match link {
-                Some(link) => timeout(CAMERA_DEADLINE, own.shoot(&name, &link)).await,
-                None => Ok(Err(CameraError::Unavailable)),
-            };
+            let looked = timeout(CAMERA_DEADLINE, async {
+                let link = link.ok_or(CameraError::Unavailable)?.acting().await;
+                own.shoot(&name, &link.ok_or(CameraError::Unavailable)?).await
+            });
+            let looked = looked.await;
             own.looks.borrow_mut().remove(&name);
             looked.unwrap_or(Err(CameraError::TimedOut))
         };

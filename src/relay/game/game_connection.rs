@@ -1,6 +1,8 @@
 //! Actor: one paired game server. Started by the hub, on one of the threads for game links; receives what its
 //! [`PooledLink`] learns, keeps the [`LiveState`](crate::relay::state::live_state::LiveState), and publishes what
 //! follows. Stops when the paired server is deleted or the service drains.
+//!
+//! Above 500 lines: one actor, whose reports, commands and watchers meet here; each subject has its own file.
 
 mod alarms;
 mod camera_watch;
@@ -8,17 +10,22 @@ mod cameras;
 mod chat;
 mod devices;
 mod due;
+pub mod handing_over;
 mod held_link;
 mod last_heard;
+pub mod link_budget;
 mod live_feed;
 mod looks;
 mod maps;
+mod mates;
 mod notes;
 mod paired_devices;
 mod placement;
 mod places;
 pub mod players;
+mod shared_reading;
 mod shops;
+mod sitting_down;
 mod stored_notes;
 mod team;
 mod team_commands;
@@ -26,17 +33,19 @@ mod team_commands;
 use std::{rc::Rc, sync::Arc};
 
 use actix::prelude::*;
+use serde::{Deserialize, Serialize};
 
 pub use self::last_heard::LastHeard;
 use self::{
     camera_watch::CameraWatch, held_link::HeldLink, live_feed::LiveFeed, paired_devices::DeviceWork,
-    team_commands::TeamCommands,
+    shared_reading::SharedReading, team_commands::TeamCommands,
 };
 use crate::{
     config::GameLinkPolicy,
     domain::{
         ids::{ServerId, UserId},
         link_reason::LinkReason,
+        one_at_a_time::OneAtATime,
         server_state::ConnectionState,
         time::Timestamp,
         world_event::EventKind,
@@ -44,11 +53,16 @@ use crate::{
     game::map_picture,
     panics::{self, Part},
     relay::{
-        alarms::{
-            alarm_delivery::{AlarmDelivery, DrillOutcome, PushedAlarm},
-            received_at::ReceivedAt,
+        alarms::alarm_delivery::{AlarmDelivery, DrillOutcome},
+        game::{
+            pool::{
+                link_owner::{LinkOwner, LinkPurpose},
+                link_report::{LinkReport, ReportOfLink},
+                link_slots::LinkSlots,
+                pooled_link::PooledLink,
+            },
+            team_hosts::TeamHosts,
         },
-        game::pool::{link_owner::LinkOwner, link_report::LinkReport, pooled_link::PooledLink},
         market::shop_watcher::ShopWatcher,
         shared::{context::RelayContext, write_behind::Record},
         state::{
@@ -94,11 +108,6 @@ pub struct StateTaken(pub Position);
 #[rtype(result = "()")]
 pub struct SetWatchers(pub AllowedUsers);
 
-/// A push reports an alarm of this server.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct DeliverPushedAlarm(pub PushedAlarm, pub ReceivedAt);
-
 /// A user has taken note of an incident, and the ledger has it.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -126,7 +135,7 @@ pub struct RetryLink {
 pub struct StopConnection;
 
 /// The link to one game server, as users see it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinkStatus {
     pub state: ConnectionState,
     pub since: Timestamp,
@@ -154,6 +163,23 @@ pub struct ConnectionStart {
     /// A user asks for it now: its link waits for no turn.
     pub asked_for: bool,
     pub heard: LastHeard,
+    /// Links that may read for others, of all game connections.
+    pub hosts: Arc<TeamHosts>,
+    /// Turns of all links.
+    pub slots: Arc<LinkSlots>,
+}
+
+/// The end of a link, as users see it.
+struct LinkDown {
+    state: ConnectionState,
+    reason: Option<LinkReason>,
+    next_attempt_at: Option<Timestamp>,
+}
+
+impl LinkDown {
+    fn of(state: ConnectionState) -> Self {
+        Self { state, reason: None, next_attempt_at: None }
+    }
 }
 
 /// See the module. Each part has its own fields and returns what follows from a change; only the actor carries it out.
@@ -163,11 +189,14 @@ pub struct GameConnection {
     hub: Recipient<ConnectionEvent>,
     feed: LiveFeed,
     held: HeldLink,
+    mates: SharedReading,
     alarms: Rc<AlarmDelivery>,
     shops: ShopWatcher,
     devices: DeviceWork,
     cameras: CameraWatch,
     commands: TeamCommands,
+    /// The write of the game server's world, also while it is tried again.
+    world_write: OneAtATime,
 }
 
 impl GameConnection {
@@ -182,10 +211,12 @@ impl GameConnection {
             feed: LiveFeed::new(server.clone(), start.epoch, context.catalogue.clone(), context.clock.now()),
             alarms: AlarmDelivery::new(server.clone(), context.clone()),
             shops: ShopWatcher::new(server.clone(), context.clone()),
-            held: HeldLink::new(start.heard, start.asked_for),
+            held: HeldLink::new(start.heard, start.asked_for, start.slots),
+            mates: SharedReading::new(start.hosts),
             devices: DeviceWork::default(),
             cameras: CameraWatch::default(),
             commands: TeamCommands::default(),
+            world_write: OneAtATime::default(),
             server,
             context,
             hub,
@@ -197,38 +228,56 @@ impl GameConnection {
         let always = self.context.game.link_policy == GameLinkPolicy::Always;
         let is_watched = self.feed.publisher.has_subscribers();
         self.held.wake.watch(is_watched);
+        self.mates.watch(is_watched);
         self.feed.live.watch(is_watched, self.context.clock.moment());
-        match (always || is_watched, self.held.task) {
-            (true, None) => {
-                self.held.begin();
-                let (context, server, wake) = (self.context.clone(), self.server.clone(), self.held.wake.clone());
-                let link = PooledLink::keep(LinkOwner { reports: ctx.address().recipient(), context, server, wake });
-                self.held.task = Some(ctx.spawn(link.into_actor(self)));
-                self.disconnected(ConnectionState::Connecting, None, None, ctx);
-            }
-            (false, task) => {
-                if let Some(task) = task {
-                    ctx.cancel_future(task);
-                    self.held.task = None;
-                }
-                self.disconnected(ConnectionState::Paused, Some(LinkReason::Unwatched), None, ctx);
-            }
-            (true, Some(_)) => {}
+        let is_read = self.held.task.is_some() || self.held.is_resting();
+        if (always || is_watched) && !is_read {
+            self.begin_link(LinkPurpose::Read, ctx);
+            self.disconnected(LinkDown::of(ConnectionState::Connecting), ctx);
+        } else if !always && !is_watched {
+            self.end_task(ctx);
+            self.leave_seat(ctx);
+            let reason = Some(LinkReason::Unwatched);
+            self.disconnected(LinkDown { reason, ..LinkDown::of(ConnectionState::Paused) }, ctx);
         }
     }
 
-    fn disconnected(
-        &mut self,
-        state: ConnectionState,
-        reason: Option<LinkReason>,
-        next_attempt_at: Option<Timestamp>,
-        ctx: &mut Context<Self>,
-    ) {
+    /// Makes the own link, unless that is under way.
+    fn begin_link(&mut self, purpose: LinkPurpose, ctx: &mut Context<Self>) {
+        if self.held.task.is_none() && !self.held.has_passed_on {
+            self.held.begin();
+            self.held.purpose = purpose;
+            let (reports, context, server) = (ctx.address().recipient(), self.context.clone(), self.server.clone());
+            let (wake, slots) = (self.held.wake.clone(), self.held.slots.clone());
+            let number = self.held.links;
+            let link = PooledLink::keep(LinkOwner { number, reports, context, server, wake, slots, purpose });
+            self.held.task = Some(ctx.spawn(link.into_actor(self)));
+        }
+    }
+
+    /// Ends the own link.
+    fn end_task(&mut self, ctx: &mut Context<Self>) {
+        if let Some(task) = self.held.task.take() {
+            // Its reports that wait are of no link.
+            self.held.links += 1;
+            ctx.cancel_future(task);
+        }
+    }
+
+    fn disconnected(&mut self, LinkDown { state, reason, next_attempt_at }: LinkDown, ctx: &mut Context<Self>) {
         self.held.drop_link();
+        // One that waits for its turn had no link before, and may be about to sit down at a mate's.
+        if state != ConnectionState::Waiting {
+            self.mates_link_down(ctx);
+        }
         self.cameras.link_changed();
         self.commands_link_down();
         self.update(GameUpdate::Disconnected { state, reason, next_attempt_at }, ctx);
         self.keep_alive(true);
+        match state {
+            ConnectionState::Rejected | ConnectionState::NoCredentials => self.held.forget_proof(),
+            _ => self.look_for_seat(ctx),
+        }
     }
 
     /// Stores once a minute when the link was last up, so that the next process knows since when no one looked.
@@ -242,8 +291,14 @@ impl GameConnection {
 
     /// Applies an update and publishes what follows. True if the map must be asked for.
     fn update(&mut self, update: impl Into<GameUpdate>, ctx: &mut Context<Self>) -> bool {
+        let knew_team = self.knows_team();
         let outcome = self.feed.live.update(update, self.context.clock.moment());
-        self.publish(outcome, ctx)
+        let map_wanted = self.publish(outcome, ctx);
+        if !knew_team && self.knows_team() {
+            // Perhaps without a change of the state.
+            self.timers_changed(ctx);
+        }
+        map_wanted
     }
 
     fn publish(&mut self, outcome: Outcome, ctx: &mut Context<Self>) -> bool {
@@ -285,8 +340,8 @@ impl GameConnection {
         let notes = stored_notes::to_store(&self.server, death_notes, game_notes);
         let facts = wiped.chain(notes).chain(paired_devices::to_store(&self.server, reported));
         facts.for_each(|fact| self.context.write_behind.store(fact));
-        if let Some(world) = learned {
-            self.store_world(&world, ctx);
+        if learned {
+            self.store_world(ctx);
         }
         if let Some((game_server, speeds)) = self.held.game_server.clone().zip(speeds) {
             self.context.write_behind.store(Record::DaySpeeds(game_server, speeds));
@@ -304,6 +359,7 @@ impl Actor for GameConnection {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
+        self.held.used = Some(ctx.address().recipient());
         self.load_alarms(ctx);
         self.await_alarms(ctx);
         self.load_notes(ctx);
@@ -319,21 +375,28 @@ impl Actor for GameConnection {
             self.hub.do_send(ConnectionEvent::Failed { server: self.server.clone(), connection: ctx.address() });
             self.feed.publisher.fail();
         }
+        self.withdraw();
         self.commands_link_down();
+        self.context.team_timers.close(&self.server, &ctx.address().recipient());
         Running::Stop
     }
 }
 
-impl Handler<LinkReport> for GameConnection {
+impl Handler<ReportOfLink> for GameConnection {
     type Result = bool;
 
-    fn handle(&mut self, report: LinkReport, ctx: &mut Self::Context) -> bool {
+    fn handle(&mut self, ReportOfLink { link, report }: ReportOfLink, ctx: &mut Self::Context) -> bool {
+        let is_fact = matches!(report, LinkReport::Update(_) | LinkReport::Map { .. });
+        if link != self.held.links && !is_fact {
+            return false;
+        }
         match report {
-            LinkReport::Up { reading, acting, game_server, info } => {
+            LinkReport::Up { reading, acting, credentials, slot, game_server, info } => {
                 self.held.heard.note(self.context.clock.now());
-                (self.held.reading, self.held.acting) = (Some(reading), Some(acting));
+                self.held.link_up(reading, acting, credentials, slot);
                 self.join_market(&game_server, ctx);
                 self.held.game_server = Some(game_server);
+                self.mates_link_up(ctx);
                 self.cameras.link_changed();
                 log::info!(server = self.server.as_str(); "connected to the game server");
                 let wanted = self.update(GameUpdate::Connected(info), ctx);
@@ -343,18 +406,42 @@ impl Handler<LinkReport> for GameConnection {
             }
             LinkReport::Resynced => {
                 self.commands_resynced(ctx);
+                self.mates_resynced(ctx);
+                false
+            }
+            LinkReport::DevicesAsked => {
+                self.mates_devices_asked(ctx);
+                false
+            }
+            LinkReport::Missed => {
+                self.mates.seats.missed();
+                false
+            }
+            LinkReport::GivenUp => {
+                self.link_given_up(ctx);
                 false
             }
             LinkReport::Down { state, reason, next_attempt_at } => {
-                self.disconnected(state, Some(reason), Some(next_attempt_at), ctx);
+                let down = LinkDown { state, reason: Some(reason), next_attempt_at: Some(next_attempt_at) };
+                match self.mates.seat.is_some() {
+                    true => self.turn_failed(down, ctx),
+                    false => self.disconnected(down, ctx),
+                }
                 false
             }
+            // A mate's link reads until the own one is up.
+            LinkReport::Update(update) if self.mates.seat.is_some() && !update.is_stored() => false,
             LinkReport::Update(mut update) => {
                 self.held.heard.note(self.context.clock.now());
                 self.cameras.take_frame(&mut update);
+                self.pass_on(&update, ctx);
+                let has_members = matches!(&update, GameUpdate::Team(update) if update.has_members());
                 let wanted = self.update(update, ctx);
                 self.place_devices(ctx);
                 self.keep_alive(false);
+                if has_members {
+                    self.find_seat(ctx);
+                }
                 wanted
             }
             LinkReport::Map { map, address, port, turn } => {
@@ -423,8 +510,21 @@ impl Handler<SetWatchers> for GameConnection {
 impl Handler<RetryLink> for GameConnection {
     type Result = ();
 
-    fn handle(&mut self, RetryLink { changed }: RetryLink, _: &mut Self::Context) {
+    fn handle(&mut self, RetryLink { changed }: RetryLink, ctx: &mut Self::Context) {
+        if changed {
+            if self.mates.seat.is_some() {
+                // Another player, or another place: no mate's link reads for this.
+                self.end_task(ctx);
+                self.leave_seat(ctx);
+                self.disconnected(LinkDown::of(ConnectionState::Connecting), ctx);
+                self.begin_link(LinkPurpose::Read, ctx);
+            }
+            self.held.forget_proof();
+            self.ask_no_longer(ctx);
+        }
+        self.mates.forget_refusal();
         self.held.retry(changed);
+        self.take_turn(true, ctx);
     }
 }
 

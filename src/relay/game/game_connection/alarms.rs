@@ -1,22 +1,30 @@
 //! Alarms at a game connection: see [`alarm_delivery`](crate::relay::alarms::alarm_delivery).
 
+use std::mem::take;
+
 use actix::prelude::*;
 
-use super::{DeliverPushedAlarm, Drill, GameConnection, ShowAcknowledgement, live_feed::LiveFeed};
-use crate::relay::{
-    alarms::{
-        alarm_delivery::{DrillOutcome, FollowedNews, IncidentNews, PushedAlarm, loading::LoadedAlarms},
-        received_at::ReceivedAt,
+use super::{Drill, GameConnection, ShowAcknowledgement, live_feed::LiveFeed};
+use crate::{
+    db::incidents::StoredIncident,
+    relay::{
+        alarms::{
+            alarm_delivery::{
+                DrillOutcome, FollowedNews, IncidentNews, PushedAlarm, acknowledging::KeptAcknowledgement,
+                loading::LoadedAlarms,
+            },
+            alarm_routes::{AlarmPushed, DeliverPushedAlarm},
+            received_at::ReceivedAt,
+        },
+        game::commands::{AcknowledgementsErased, CommandError, FindRaid, KeepAcknowledgement, Unanswered},
     },
-    game::commands::AcknowledgementsErased,
 };
 
 impl GameConnection {
     /// Takes up the alarms in the ledger.
     pub(super) fn load_alarms(&mut self, ctx: &mut Context<Self>) {
         ctx.spawn(self.alarms.clone().load().into_actor(self).map(|loaded, connection, ctx| {
-            let (LoadedAlarms { news, pushes, unsaid }, received_at) = (loaded, ReceivedAt::now());
-            connection.announce_again(unsaid, ctx);
+            let (LoadedAlarms { news, pushes }, received_at) = (loaded, ReceivedAt::now());
             connection.publish_raids(news, ctx);
             for push in pushes {
                 connection.deliver_push(push, received_at, ctx);
@@ -56,10 +64,11 @@ impl GameConnection {
         ctx.spawn(followed.all.into_actor(self).map(|_, _, _| ()));
     }
 
-    fn publish_followed(&mut self, news: IncidentNews, ctx: &mut Context<Self>) -> FollowedNews {
+    fn publish_followed(&mut self, mut news: IncidentNews, ctx: &mut Context<Self>) -> FollowedNews {
         for raid in news.opened() {
             self.announce_alarm(raid, ctx);
         }
+        self.announce_again(take(&mut news.unsaid), ctx);
         let LiveFeed { live, publisher, .. } = &mut self.feed;
         self.alarms.publish(news, live, publisher, self.context.clock.moment())
     }
@@ -68,8 +77,10 @@ impl GameConnection {
 impl Handler<DeliverPushedAlarm> for GameConnection {
     type Result = ();
 
-    fn handle(&mut self, DeliverPushedAlarm(push, received_at): DeliverPushedAlarm, ctx: &mut Self::Context) {
-        self.deliver_push(push, received_at, ctx);
+    fn handle(&mut self, message: DeliverPushedAlarm, ctx: &mut Self::Context) {
+        if let Some(AlarmPushed { alarm, received_at, .. }) = message.take() {
+            self.deliver_push(alarm, received_at, ctx);
+        }
     }
 }
 
@@ -90,6 +101,31 @@ impl Handler<ShowAcknowledgement> for GameConnection {
         let ShowAcknowledgement { incident, user, at } = acknowledgement;
         let shown = self.alarms.acknowledged(&incident, &user, at);
         self.publish_raids(shown, ctx);
+    }
+}
+
+impl Handler<KeepAcknowledgement> for GameConnection {
+    type Result = ResponseActFuture<Self, Result<StoredIncident, CommandError>>;
+
+    fn handle(&mut self, acknowledgement: KeepAcknowledgement, _: &mut Self::Context) -> Self::Result {
+        let KeepAcknowledgement { incident, user, at } = acknowledgement;
+        let kept = self.alarms.clone().keep_acknowledgement(incident, user, at);
+        Box::pin(kept.into_actor(self).map(|(kept, news), connection, ctx| {
+            connection.publish_raids(news, ctx);
+            match kept {
+                KeptAcknowledgement::Kept(incident) => Ok(*incident),
+                KeptAcknowledgement::NotKept => Err(CommandError::Internal),
+                KeptAcknowledgement::UnknownIncident => Err(CommandError::UnknownIncident),
+            }
+        }))
+    }
+}
+
+impl Handler<FindRaid> for GameConnection {
+    type Result = Result<Option<StoredIncident>, Unanswered>;
+
+    fn handle(&mut self, FindRaid { incident, .. }: FindRaid, _: &mut Self::Context) -> Self::Result {
+        Ok(self.alarms.find(&incident))
     }
 }
 

@@ -6,9 +6,9 @@ use actix::SpawnHandle;
 
 use crate::{
     clock::Clock,
-    game::acting_link::ActingLink,
     relay::{
         game::camera_capture::{CameraCapture, SharedCapture},
+        shared::own_link::OwnLink,
         state::game_update::GameUpdate,
     },
 };
@@ -41,7 +41,7 @@ impl CameraWatch {
     }
 
     /// A shot of this camera, as [`CameraCapture::look`] takes it.
-    pub fn look(&mut self, clock: &Clock, camera: String, link: Option<ActingLink>) -> SharedCapture {
+    pub fn look(&mut self, clock: &Clock, camera: String, link: Option<OwnLink>) -> SharedCapture {
         self.capture.get_or_insert_with(|| CameraCapture::new(clock.clone())).look(camera, link)
     }
 }

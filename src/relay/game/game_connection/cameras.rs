@@ -15,8 +15,8 @@ impl GameConnection {
     /// Looks later whether the camera is still wanted.
     fn plan_camera_end(&mut self, ctx: &mut Context<Self>) {
         let end = ctx.run_later(LINGER, |connection, ctx| {
-            let link = connection.held.acting.as_ref();
-            let end = connection.cameras.capture.as_ref().and_then(|capture| capture.end_unused(link));
+            let link = connection.held.acting();
+            let end = connection.cameras.capture.as_ref().and_then(|capture| capture.end_unused(link.as_ref()));
             if let Some(end) = end {
                 ctx.spawn(end.into_actor(connection));
             }
@@ -31,7 +31,7 @@ impl Handler<CaptureFrame> for GameConnection {
     type Result = ResponseActFuture<Self, CameraLook>;
 
     fn handle(&mut self, CaptureFrame { camera }: CaptureFrame, _: &mut Self::Context) -> Self::Result {
-        let look = self.cameras.look(&self.context.clock, camera.clone(), self.held.acting.clone());
+        let look = self.cameras.look(&self.context.clock, camera.clone(), self.held.own_link());
         Box::pin(look.into_actor(self).map(move |looked, connection, ctx| {
             connection.plan_camera_end(ctx);
             let reachable = match &looked {

@@ -22,7 +22,7 @@ const FLUSHED_WITHIN: Duration = Duration::from_secs(2);
 impl GameConnection {
     /// Delivers the lines that are news, and keeps all.
     pub(super) fn hear_chat(&mut self, lines: Vec<ReceivedLine>) {
-        let player = self.held.acting.as_ref().map(|link| link.player());
+        let player = self.held.own_link().map(|link| link.player());
         for ReceivedLine { stored, author, is_news, .. } in lines {
             if is_news {
                 self.feed.deliver_line(&stored);
@@ -39,11 +39,12 @@ impl Handler<SayInTeam> for GameConnection {
     type Result = ResponseActFuture<Self, Result<StoredLine, ChatError>>;
 
     fn handle(&mut self, SayInTeam { text }: SayInTeam, _: &mut Self::Context) -> Self::Result {
-        let Some(link) = self.held.acting.clone() else {
+        let Some(link) = self.held.own_link() else {
             return Box::pin(actix::fut::ready(Err(ChatError::Unavailable)));
         };
         let echo = self.held.echoes.wait_for(shown_text(&text));
         let said = async move {
+            let link = link.acting().await.ok_or(ChatError::Unavailable)?;
             commands::say(&link, &text, Priority::Toggle).await?;
             // The game says no more than that it has taken it.
             echo.await.map_err(|_| ChatError::TimedOut)

@@ -1,6 +1,6 @@
 //! The devices of a game connection: what is known of them, and toggling a switch.
 
-use std::{future::ready, sync::Arc};
+use std::{collections::BTreeSet, future::ready, sync::Arc};
 
 use actix::prelude::*;
 use tokio::time::{Instant, timeout_at};
@@ -13,12 +13,15 @@ use crate::{
         start_reads::read_until_answered,
     },
     domain::device::{Device, DeviceKind, Reachable},
-    game::{acting_link::ActingLink, link::Answered},
+    game::link::Answered,
     relay::{
         game::{
-            commands::{self, COMMAND_DEADLINE, CommandError, DeviceToggle, DevicesChanged, ReadDevices, Wish},
+            commands::{
+                self, AlarmPathChanged, COMMAND_DEADLINE, CommandError, DeviceToggle, DevicesChanged, ReadDevices, Wish,
+            },
             toggles::{Added, ToggleResult},
         },
+        shared::own_link::OwnLink,
         state::game_update::{OwnUpdate, PairedDevice},
     },
 };
@@ -34,7 +37,7 @@ impl Handler<ReadDevices> for GameConnection {
     type Result = MessageResult<ReadDevices>;
 
     fn handle(&mut self, _: ReadDevices, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.feed.live.devices())
+        MessageResult(Ok(self.feed.live.devices()))
     }
 }
 
@@ -44,6 +47,26 @@ impl Handler<DevicesChanged> for GameConnection {
     fn handle(&mut self, _: DevicesChanged, ctx: &mut Self::Context) {
         self.load_devices(ctx);
         self.load_commands(ctx);
+    }
+}
+
+impl Handler<AlarmPathChanged> for GameConnection {
+    type Result = ();
+
+    /// Reads nothing but that path: a credential changes at up to all servers of a user, and no device of them.
+    fn handle(&mut self, _: AlarmPathChanged, ctx: &mut Self::Context) {
+        let (context, server, now) = (self.context.clone(), self.server.clone(), self.context.clock.now());
+        let has_alarms = async move {
+            let read = move |db: &mut Db| smart_devices::has_unpushed_alarm(db, &server, now);
+            read_until_answered(&context.pool, &context.random, "the path of alarms", read).await
+        };
+        let number = self.devices.begin_path_read();
+        let read = ctx.spawn(has_alarms.into_actor(self).map(move |has_alarms, connection, _| {
+            connection.set_alarms(number, has_alarms);
+        }));
+        if let Some(before) = self.devices.path_read.replace(read) {
+            ctx.cancel_future(before);
+        }
     }
 }
 
@@ -87,12 +110,16 @@ impl GameConnection {
     /// Shows the devices as they are stored, whether there is a link or not, and asks those that have not answered.
     /// None is taken for unpaired because the database does not answer: an alarm that is not asked is not heard.
     pub(super) fn load_devices(&mut self, ctx: &mut Context<Self>) {
-        let (context, server) = (self.context.clone(), self.server.clone());
+        let (context, server, now) = (self.context.clone(), self.server.clone(), self.context.clock.now());
         let devices = async move {
-            let read = move |db: &mut Db| smart_devices::list(db, &server);
+            let read = move |db: &mut Db| {
+                Ok((smart_devices::list(db, &server)?, smart_devices::has_unpushed_alarm(db, &server, now)?))
+            };
             read_until_answered(&context.pool, &context.random, "devices", read).await
         };
-        let read = ctx.spawn(devices.into_actor(self).map(|devices, connection, ctx| {
+        let number = self.devices.begin_path_read();
+        let read = ctx.spawn(devices.into_actor(self).map(move |(devices, has_alarms), connection, ctx| {
+            connection.set_alarms(number, has_alarms);
             let known = devices.into_iter().map(paired).collect();
             connection.update(OwnUpdate::Devices(known), ctx);
             connection.ask_silent(ctx);
@@ -103,6 +130,22 @@ impl GameConnection {
         }
     }
 
+    /// Notes whether alarms come over the link alone, as the read with this number says: links take turns by that.
+    fn set_alarms(&mut self, number: u64, has_alarms: bool) {
+        // An answer to an earlier question may come later.
+        if self.devices.is_latest_path_read(number) {
+            self.held.wake.set_alarms(has_alarms);
+            self.mates.carry_alarms(has_alarms);
+        }
+    }
+
+    /// Entity ids of devices that are or may be alarms.
+    pub(super) fn alarms(&self) -> BTreeSet<u64> {
+        let devices = self.feed.live.state().devices.iter();
+        let alarms = devices.filter(|(_, device)| device.kind.may_be_alarm());
+        alarms.filter_map(|(id, _)| id.parse().ok()).collect()
+    }
+
     /// Asks the devices of which no answer is known; without a link, the next one asks all.
     fn ask_silent(&mut self, ctx: &mut Context<Self>) {
         if self.held.reading.is_none() {
@@ -111,6 +154,10 @@ impl GameConnection {
         let is_silent = |device: &Device| device.kind != DeviceKind::Camera && device.reachable != Reachable::Ok;
         let silent = self.feed.live.state().devices.iter().filter(|(_, device)| is_silent(device));
         let silent: Vec<Arc<str>> = silent.map(|(id, _)| id.clone()).collect();
+        if self.mates.seat.is_some() && !silent.is_empty() {
+            // The own link must have asked a device before a mate's does.
+            return self.take_turn(true, ctx);
+        }
         for device in silent {
             self.look_now(device, ctx);
         }
@@ -124,8 +171,11 @@ impl GameConnection {
         };
         self.feed.live.toggled(&device, wanted, by, self.context.clock.moment());
         let toggled = async move {
-            let toggled = timeout_at(until, commands::toggle(&link, entity, wanted, known)).await;
-            toggled.unwrap_or(Err(CommandError::TimedOut))
+            let toggled = async {
+                let link = link.acting().await.ok_or(CommandError::Unavailable)?;
+                commands::toggle(&link, entity, wanted, known).await
+            };
+            timeout_at(until, toggled).await.unwrap_or(Err(CommandError::TimedOut))
         };
         ctx.spawn(toggled.into_actor(self).map(move |toggled, connection, ctx| {
             let toggled = toggled.map(|(value, Answered { asked_after, content })| {
@@ -144,9 +194,9 @@ impl GameConnection {
     }
 
     /// The link, the entity id, and the value if it is known.
-    fn switch(&self, device: &Arc<str>) -> Result<(ActingLink, u64, Option<bool>), CommandError> {
+    fn switch(&self, device: &Arc<str>) -> Result<(OwnLink, u64, Option<bool>), CommandError> {
         let known = self.feed.live.state().devices.get(device);
-        match (known, self.held.acting.clone(), device.parse::<u64>()) {
+        match (known, self.held.own_link(), device.parse::<u64>()) {
             (Some(known), ..) if !matches!(known.kind, DeviceKind::Switch | DeviceKind::Unknown) => {
                 Err(CommandError::NotASwitch)
             }

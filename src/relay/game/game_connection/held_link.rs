@@ -1,20 +1,32 @@
 //! The link of a game connection: the one in use, the task that keeps it, and what the next process is to know of it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use actix::SpawnHandle;
+use actix::{Recipient, SpawnHandle};
 use chrono::TimeDelta;
+use tokio::{sync::watch, time::Instant};
 
 use super::last_heard::LastHeard;
 use crate::{
     domain::{
         ids::GameServerId,
+        link_slots::SlotNumber,
         time::{Moment, Timestamp},
     },
     game::{acting_link::ActingLink, reading_link::ReadingLink},
-    relay::game::{echoes::Echoes, pool::wake::Wake},
+    relay::{
+        game::{
+            echoes::Echoes,
+            pool::{link_owner::LinkPurpose, link_slots::LinkSlots, wake::Wake},
+        },
+        shared::own_link::{LinkUsed, OwnLink, OwnLinkState},
+    },
 };
 
+/// A player is taken for accepted for this long after the game server has accepted the token, where a mate's link reads.
+const PROVEN_FOR: Duration = Duration::from_secs(600);
+/// A mate's link reads for a player at most so long after the game server has accepted the token last.
+const UNPROVEN_AT_MOST: Duration = Duration::from_secs(3_600);
 /// A process that is killed has stored this long ago at most that its link was up.
 const ALIVE_EVERY: TimeDelta = TimeDelta::seconds(60);
 
@@ -23,8 +35,26 @@ pub struct HeldLink {
     pub heard: LastHeard,
     /// The link that reads for this paired server, if one is up.
     pub reading: Option<ReadingLink>,
-    /// The link of the paired player, if one is up.
-    pub acting: Option<ActingLink>,
+    /// The link of the paired player.
+    own: watch::Sender<OwnLinkState>,
+    /// Times that it was put to rest.
+    rests: u64,
+    /// The last link of the paired player that the game server has accepted.
+    accepted: Option<ActingLink>,
+    /// Version of its credentials.
+    credentials: i32,
+    /// When that was up last, unless its token may be another since.
+    proven_at: Option<Instant>,
+    /// The slot of the own link, while it is up.
+    pub slot: Option<SlotNumber>,
+    /// Own links so far, each counted once more at its end.
+    pub links: u64,
+    /// Turns of all links.
+    pub slots: Arc<LinkSlots>,
+    /// The use for which the own link was last begun; one that is tried again reads.
+    pub purpose: LinkPurpose,
+    /// The connection itself, which is to know when its own link is used.
+    pub used: Option<Recipient<LinkUsed>>,
     /// Lines that users said over it.
     pub echoes: Echoes,
     /// Peer of the link, or of the last one.
@@ -35,33 +65,122 @@ pub struct HeldLink {
     asked_for: bool,
     /// Keeps the link.
     pub task: Option<SpawnHandle>,
+    /// Another node has the game server, or will: no link begins.
+    pub has_passed_on: bool,
     pub wake: Arc<Wake>,
 }
 
 impl HeldLink {
     /// No link, and no task that keeps one.
-    pub fn new(heard: LastHeard, asked_for: bool) -> Self {
+    pub fn new(heard: LastHeard, asked_for: bool, slots: Arc<LinkSlots>) -> Self {
         Self {
             heard,
             reading: None,
-            acting: None,
+            own: watch::Sender::default(),
+            rests: 0,
+            accepted: None,
+            credentials: 0,
+            proven_at: None,
+            slot: None,
+            links: 0,
+            slots,
+            purpose: LinkPurpose::Read,
+            used: None,
             echoes: Echoes::default(),
             game_server: None,
             alive_kept: None,
             asked_for,
             task: None,
+            has_passed_on: false,
             wake: Arc::default(),
         }
     }
 
+    /// The own link is up, and reads.
+    pub fn link_up(&mut self, reading: ReadingLink, acting: ActingLink, credentials: i32, slot: Option<SlotNumber>) {
+        (self.reading, self.slot) = (Some(reading), slot);
+        self.proven_at = Some(Instant::now());
+        (self.accepted, self.credentials) = (Some(acting.clone()), credentials);
+        self.own.send_replace(OwnLinkState::Up(acting));
+    }
+
     /// The link is gone; its users' lines are not repeated.
     pub fn drop_link(&mut self) {
-        (self.reading, self.acting) = (None, None);
+        self.reading = None;
+        self.own_link_ended();
+        self.own.send_replace(OwnLinkState::Down);
         self.echoes = Echoes::default();
     }
 
-    /// The first attempt is about to begin.
+    /// The own link rests: it is made when it is used. `reading`: the mate's link that reads meanwhile, if one does.
+    /// Callers who wait for the own link until now wait no longer.
+    pub fn rest(&mut self, reading: Option<ReadingLink>) {
+        self.reading = reading;
+        self.rests += 1;
+        self.own_link_ended();
+        self.own.send_replace(OwnLinkState::Resting(self.rests));
+    }
+
+    /// A mate's link reads from now on, while the own one was not up. Callers who wait for it keep waiting.
+    pub fn sit(&mut self, reading: ReadingLink) {
+        self.reading = Some(reading);
+        if !self.is_resting() {
+            self.own.send_replace(OwnLinkState::Resting(self.rests));
+        }
+    }
+
+    fn own_link_ended(&mut self) {
+        self.slot = None;
+        if self.acting().is_some() {
+            self.proven_at = Some(Instant::now());
+        }
+    }
+
+    /// True if the game server has accepted the paired player lately.
+    pub fn is_proven(&self) -> bool {
+        self.proven_at.is_some_and(|at| at.elapsed() < PROVEN_FOR)
+    }
+
+    /// True if the game server has not accepted the paired player for so long that no mate's link may read any longer.
+    pub fn is_unproven(&self) -> bool {
+        self.proven_at.is_none_or(|at| at.elapsed() > UNPROVEN_AT_MOST)
+    }
+
+    /// A link of the paired player that the game server has accepted lately, while the own link waits for a slot with the
+    /// same credentials. One that is made proves itself.
+    pub fn proof(&self) -> Option<ActingLink> {
+        let is_same = self.wake.waits_with() == Some(self.credentials);
+        self.accepted.clone().filter(|_| is_same && self.is_proven())
+    }
+
+    /// The token may be another, or was refused.
+    pub fn forget_proof(&mut self) {
+        self.proven_at = None;
+    }
+
+    /// The own link, if it is up.
+    pub fn acting(&self) -> Option<ActingLink> {
+        match &*self.own.borrow() {
+            OwnLinkState::Up(link) => Some(link.clone()),
+            OwnLinkState::Down | OwnLinkState::Resting(_) => None,
+        }
+    }
+
+    /// True if it is made when it is used.
+    pub fn is_resting(&self) -> bool {
+        matches!(*self.own.borrow(), OwnLinkState::Resting(_))
+    }
+
+    /// The own link, to do something over it, unless there is none.
+    pub fn own_link(&self) -> Option<OwnLink> {
+        let is_there = !matches!(*self.own.borrow(), OwnLinkState::Down);
+        let (accepted, used) = self.accepted.as_ref().filter(|_| is_there).zip(self.used.clone())?;
+        Some(OwnLink::new(accepted, self.own.subscribe(), used))
+    }
+
+    /// An own link is about to begin.
     pub fn begin(&mut self) {
+        self.links += 1;
         if std::mem::take(&mut self.asked_for) {
             self.wake.retry.notify_one();
         }

@@ -1,19 +1,19 @@
 //! The world of a game connection's game server, and its map, which is kept for all who paired it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use actix::prelude::*;
 
 use super::GameConnection;
 use crate::{
     db::{engine::pool::Db, paired_servers},
-    domain::{
-        detect::wipe::World,
-        world_map::{MapDrawing, WorldMap},
-    },
+    domain::world_map::{MapDrawing, WorldMap},
     game::decoding::DecodingPermit,
     relay::shared::write_behind::{NewMap, Record},
 };
+
+/// Pause after the database has not taken the world.
+const STORED_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 impl GameConnection {
     /// Keeps the map that the live state now has. The turn ends when it is stored.
@@ -24,15 +24,29 @@ impl GameConnection {
         self.context.write_behind.store(Record::Map(Arc::new(NewMap { address, port, map, at, turn })));
     }
 
-    /// Keeps what is known of the world, with its monuments if its map is known.
-    pub(super) fn store_world(&self, world: &World, ctx: &mut Context<Self>) {
+    /// Keeps what is known of the world, with its monuments if its map is known. It is tried until the database takes it:
+    /// otherwise the next start would see a wipe once more.
+    pub(super) fn store_world(&mut self, ctx: &mut Context<Self>) {
+        let Some(world) = self.feed.live.world() else { return };
+        if !self.world_write.begin() {
+            return;
+        }
         let (pool, server, row) = (self.context.pool.clone(), self.server.clone(), world.into());
         let monuments = self.feed.live.monuments().map(<[_]>::to_vec);
         let save = move |db: &mut Db| paired_servers::save_baseline(db, &server, &row, monuments.as_deref());
         let stored = async move { pool.write(save).await };
-        ctx.spawn(stored.into_actor(self).map(|stored, connection, _| {
-            if let Err(error) = stored {
-                log::warn!(server = connection.server.as_str(); "the world could not be stored: {error}");
+        ctx.spawn(stored.into_actor(self).map(|stored, connection, ctx| match stored {
+            Ok(_) => {
+                if connection.world_write.end() {
+                    connection.store_world(ctx);
+                }
+            }
+            Err(error) => {
+                log::warn!(server = connection.server.as_str(); "the world is stored again later: {error}");
+                ctx.run_later(STORED_AGAIN_AFTER, |connection, ctx| {
+                    connection.world_write.end();
+                    connection.store_world(ctx);
+                });
             }
         }));
     }

@@ -21,6 +21,23 @@ pub struct DeviceWork {
     pub placement: Placement,
     /// The latest read of the stored devices, which the next one ends.
     pub read: Option<SpawnHandle>,
+    /// The latest read of the path of the alarms alone, which the next one ends.
+    pub path_read: Option<SpawnHandle>,
+    /// Reads of that path so far, with the devices or alone.
+    path_reads: u64,
+}
+
+impl DeviceWork {
+    /// Number of a read of the alarms' path that begins now.
+    pub fn begin_path_read(&mut self) -> u64 {
+        self.path_reads += 1;
+        self.path_reads
+    }
+
+    /// True if no read of that path has begun after the one with this number.
+    pub fn is_latest_path_read(&self, number: u64) -> bool {
+        self.path_reads == number
+    }
 }
 
 /// Facts that events have reported of devices, to be stored.

@@ -13,6 +13,14 @@ pub struct PlayerSeen {
     pub event: WorldEvent,
 }
 
+/// The most of one [`PlayersSeen`].
+pub const PLAYERS_AT_ONCE: usize = 500;
+
+/// Tracked players came online and went offline, [`PLAYERS_AT_ONCE`] at the most. For the hub.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct PlayersSeen(pub Vec<PlayerSeen>);
+
 impl Handler<PlayerSeen> for GameConnection {
     type Result = ();
 
