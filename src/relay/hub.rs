@@ -1,6 +1,7 @@
-//! Actor: the registry of live connections, and the only door from the API and the push worker into the relay. Started
-//! once, by [`relay::start`](super::start); knows which game connections live and who is present; closes what a
-//! revocation ends; restarts game connections that failed. Stops with the process.
+//! Actor: the registry of live connections, and the only door from the API and the push worker into the relay, but for
+//! alarms whose game connection runs ([`AlarmRoutes`]). Started once, by [`relay::start`](super::start); knows which game
+//! connections live and who is present; closes what a revocation ends; restarts game connections that failed. Stops with
+//! the process.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,29 +13,36 @@ use std::{
 };
 
 use actix::{WeakRecipient, prelude::*};
-use tokio::{
-    sync::oneshot,
-    time::{Instant, timeout},
-};
+use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
+    cluster::node_mail::NodeMail,
     config::GameLinkPolicy,
     db::{access, engine::error::DbError, paired_servers, start_reads::read_until_answered},
     domain::{
         backoff::Backoff,
+        fence::Fence,
         ids::{ServerId, SessionId, UserId},
+        one_at_a_time::OneAtATime,
         sections::Sections,
         server_state::ConnectionState,
     },
+    net::shared_guesses::SharedGuesses,
+    ownership::Ownership,
     relay::{
-        client::{
-            admission::{SocketEvent, SocketOrder},
-            server_lookup::{FindServer, FoundServer},
+        client::admission::{SocketEvent, SocketOrder},
+        game::{
+            game_connection::{
+                ConnectionStart, GameConnection, LastHeard, RetryLink, SetWatchers, StopConnection,
+                handing_over::TakeOver,
+            },
+            pool::link_slots::LinkSlots,
+            team_hosts::TeamHosts,
         },
-        game::game_connection::{
-            ConnectionEvent, ConnectionStart, GameConnection, LastHeard, RetryLink, SetWatchers, StopConnection,
+        hub::{
+            other_nodes::OtherNodes, owned_servers::OwnedServers, presence::Presence, recent_changes::RecentChanges,
+            remote_servers::RemoteServers,
         },
-        hub::{presence::Presence, recent_changes::RecentChanges},
         shared::context::RelayContext,
         wire::{close::Reason, publication::AllowedUsers, send_counts::ThreadCounts},
     },
@@ -42,15 +50,22 @@ use crate::{
 
 pub use crate::relay::{
     alarms::alarm_delivery::{DrillOutcome, PushedAlarm},
+    alarms::alarm_routes::{AlarmPushed, AlarmRoutes},
     alarms::received_at::{ReceivedAt, STORED_WITHIN},
     game::camera_capture::{CameraError, PullCameraFrame},
     game::commands::{
-        AcknowledgeRaid, AcknowledgementsErased, AskServer, ChannelLine, ChatError, CommandError, DeviceToggle,
-        DevicesChanged, NotesChanged, PlaceDevice, ReadDevices, SayForChannel, SendChat, UserCommand, Wish,
+        AcknowledgeRaid, AcknowledgementsErased, AlarmPathChanged, AskServer, ChannelLine, ChatError, CommandError,
+        DeviceToggle, DevicesChanged, FindRaid, NotesChanged, PlaceDevice, ReadDevices, SayForChannel, SendChat,
+        Unanswered, UserCommand, Wish,
     },
-    game::game_connection::{LinkStatus, players::PlayerSeen},
+    game::game_connection::{
+        LinkStatus,
+        link_budget::BudgetExhausted,
+        players::{PLAYERS_AT_ONCE, PlayerSeen, PlayersSeen},
+    },
     hub::link_counts::{CountLinks, LinkCounts},
     hub::pairing_news::PairingNews,
+    hub::push_session_reads::{PushSessionsAt, ReadPushSession},
     hub::to_connection::ToConnection,
     market::shop_watcher::ShopWatchesChanged,
     shared::chat_texts::ChatTexts,
@@ -99,7 +114,8 @@ pub struct UserErased {
     pub user: UserId,
 }
 
-/// The status of these servers' links; a server without a link is absent.
+/// The status of these servers' links; a server without a link is absent. One whose node does not answer has
+/// [`LinkReason::NodeSilent`](crate::domain::link_reason::LinkReason::NodeSilent).
 #[derive(Message)]
 #[rtype(result = "HashMap<ServerId, LinkStatus>")]
 pub struct LinkStatuses {
@@ -110,15 +126,6 @@ pub struct LinkStatuses {
 #[derive(Message)]
 #[rtype(result = "HashSet<UserId>")]
 pub struct OnlineUsers;
-
-/// A push reports an alarm of this server.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct AlarmPushed {
-    pub server: ServerId,
-    pub alarm: PushedAlarm,
-    pub received_at: ReceivedAt,
-}
 
 /// Send a test alarm the whole way to this server's watchers.
 #[derive(Message)]
@@ -149,7 +156,7 @@ pub struct Drain {
     pub over: Duration,
 }
 
-/// End the links. Answered when they have ended.
+/// End the links; on a node of several, hand their servers over. Answered when they have ended.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct EndLinks;
@@ -165,20 +172,42 @@ pub struct RelayHealth {
     pub draining: AtomicBool,
 }
 
+/// Equipment of the hub of one node of several.
+pub struct HubNode {
+    pub ownership: Ownership,
+    pub mail: NodeMail,
+    /// Wrong guesses of clients, here and at other nodes.
+    pub guesses: Arc<SharedGuesses>,
+}
+
 /// See the module.
 pub struct Hub {
     context: Arc<RelayContext>,
     health: Arc<RelayHealth>,
+    /// Links that may read for others.
+    hosts: Arc<TeamHosts>,
+    /// Turns of all links.
+    slots: Arc<LinkSlots>,
+    /// `None`: this process is the only one that serves, and has all servers.
+    owned: Option<OwnedServers>,
+    /// Likewise: there are no other nodes.
+    others: Option<OtherNodes>,
+    /// Likewise.
+    remote: Option<RemoteServers>,
+    /// Likewise.
+    guesses: Option<Arc<SharedGuesses>>,
     /// Threads on which game connections live.
     arbiters: Vec<ArbiterHandle>,
     connections: HashMap<ServerId, LiveConnection>,
+    /// Ways to these connections, for pushed alarms.
+    alarm_routes: AlarmRoutes,
     link_statuses: HashMap<ServerId, LinkStatus>,
     /// Backoff of the servers whose connection failed.
     failed: HashMap<ServerId, Backoff>,
     recent: RecentChanges,
     presence: Presence,
-    /// Servers of which the database is asked who may watch; true: it must be asked once more, because that has changed meanwhile.
-    access_refreshes: HashMap<ServerId, bool>,
+    /// Servers of which the database is asked who may watch.
+    access_refreshes: HashMap<ServerId, OneAtATime>,
     /// Sessions that are asked for as soon as the database has answered for others.
     pending_checks: Vec<PendingSessionCheck>,
     check_in_flight: bool,
@@ -203,6 +232,8 @@ struct LiveConnection {
     heard: LastHeard,
     /// Users who may watch, by the last answer of the database.
     allowed: Option<AllowedUsers>,
+    /// The right by which it writes, on a node of several.
+    fence: Option<Fence>,
 }
 
 /// A session that a caller asks for, and the caller's channel: true if the session goes on.
@@ -213,13 +244,37 @@ struct PendingSessionCheck {
 }
 
 impl Hub {
-    /// A hub whose game connections live on these threads (at least one).
-    pub fn new(context: Arc<RelayContext>, health: Arc<RelayHealth>, arbiters: Vec<ArbiterHandle>) -> Self {
+    /// A hub whose game connections live on these threads (at least one); on a node of several, those of its parts. Pushed
+    /// alarms find them by these routes.
+    pub fn new(
+        context: Arc<RelayContext>,
+        health: Arc<RelayHealth>,
+        arbiters: Vec<ArbiterHandle>,
+        alarm_routes: AlarmRoutes,
+        node: Option<HubNode>,
+    ) -> Self {
+        let game = &context.game;
+        let others = node.as_ref().map(|node| OtherNodes::new(node.ownership.process().to_owned()));
+        let (owned, remote, guesses) = match node {
+            Some(HubNode { ownership, mail, guesses }) => {
+                let remote = RemoteServers::new(ownership.process(), mail);
+                (Some(OwnedServers::new(ownership)), Some(remote), Some(guesses))
+            }
+            None => (None, None, None),
+        };
+        let slots = LinkSlots::new(game.links_per_server, game.source_addresses.clone(), context.clock.clone());
         Self {
             context,
             health,
+            hosts: Arc::default(),
+            slots: Arc::new(slots),
+            owned,
+            others,
+            remote,
+            guesses,
             arbiters,
             connections: HashMap::new(),
+            alarm_routes,
             link_statuses: HashMap::new(),
             failed: HashMap::new(),
             recent: RecentChanges::default(),
@@ -237,7 +292,8 @@ impl Hub {
         }
     }
 
-    /// The game connection of this server, started if need be; none if the server was deleted or the service stops.
+    /// The game connection of this server, started if need be; none if the server was deleted, the service stops or another
+    /// node has the server.
     fn connection(&mut self, server: &ServerId, asked_for: bool, ctx: &Context<Self>) -> Option<Addr<GameConnection>> {
         if self.ending || self.recent.is_removed(server) {
             return None;
@@ -245,18 +301,26 @@ impl Hub {
         if let Some(known) = self.connections.get(server).filter(|known| known.address.connected()) {
             return Some(known.address.clone());
         }
+        let (context, fence) = self.context_of(server)?;
         // The epoch only rises, also while the clock is stopped or set back.
         // The numbers between two epochs are for the sections of the first.
         let micros = self.context.clock.now().timestamp_micros().unsigned_abs();
         self.epoch = (self.epoch / Sections::SETS + 1).max(micros / Sections::SETS) * Sections::SETS;
         let heard = LastHeard::default();
-        let start = ConnectionStart { epoch: self.epoch, asked_for, heard: heard.clone() };
-        let (id, context, hub) = (server.clone(), self.context.clone(), ctx.address().recipient());
+        let (hosts, slots) = (self.hosts.clone(), self.slots.clone());
+        let start = ConnectionStart { epoch: self.epoch, asked_for, heard: heard.clone(), hosts, slots };
+        let (id, hub) = (server.clone(), ctx.address().recipient());
         let arbiter = &self.arbiters[self.connections.len() % self.arbiters.len()];
         let connection = move |_: &mut Context<GameConnection>| GameConnection::new(id, context, hub, start);
         let address = GameConnection::start_in_arbiter(arbiter, connection);
+        let handed = self.remote.as_mut().zip(fence.as_ref());
+        if let Some(memory) = handed.and_then(|(remote, right)| remote.handed.take(server, right)) {
+            address.do_send(TakeOver(memory));
+        }
         self.link_statuses.insert(server.clone(), self.connecting());
-        let connection = LiveConnection { address: address.clone(), since: Instant::now(), heard, allowed: None };
+        self.alarm_routes.add(server.clone(), address.clone().recipient());
+        let connection =
+            LiveConnection { address: address.clone(), since: Instant::now(), heard, allowed: None, fence };
         self.connections.insert(server.clone(), connection);
         Some(address)
     }
@@ -270,28 +334,16 @@ impl Hub {
     fn forget(&mut self, server: ServerId) {
         self.access_version += 1;
         self.link_statuses.remove(&server);
+        self.alarm_routes.remove(&server);
         self.failed.remove(&server);
         let none_allowed = AllowedUsers { version: self.access_version, ..AllowedUsers::default() };
         self.close_only_of(&server, &none_allowed);
+        self.set_remote_watchers(&server, &none_allowed);
         if let Some(connection) = self.connections.remove(&server) {
             connection.address.do_send(SetWatchers(none_allowed.clone()));
             connection.address.do_send(StopConnection);
         }
         self.recent.remove(server, self.access_version, self.context.clock.moment());
-    }
-
-    /// Restarts a game connection that has panicked, after a pause if no one asks for it before.
-    fn restart(&mut self, server: ServerId, connection: &Addr<GameConnection>, ctx: &mut Context<Self>) {
-        let Some(known) = self.connections.get(&server).filter(|known| known.address == *connection) else { return };
-        let lived = known.since.elapsed();
-        self.connections.remove(&server);
-        self.link_statuses.remove(&server);
-        if self.context.game.link_policy == GameLinkPolicy::Always {
-            self.link_statuses.insert(server.clone(), self.connecting());
-            let backoff = self.failed.entry(server.clone()).or_default();
-            let pause = backoff.after(lived, Duration::ZERO, self.context.random.byte());
-            ctx.run_later(pause, move |hub, ctx| drop(hub.connection(&server, false, ctx)));
-        }
     }
 
     /// Users who may watch. The version is that of the question, so that the answer to a later one has a higher
@@ -306,35 +358,6 @@ impl Hub {
         }
     }
 
-    /// The connection of a server and who may watch it; none if it is not paired. While the database does not answer,
-    /// the users of its last answer may watch.
-    fn find(
-        &mut self,
-        server: ServerId,
-    ) -> impl ActorFuture<Self, Output = Result<Option<FoundServer>, DbError>> + use<> {
-        let known = self.connections.get(&server).is_some_and(|known| known.allowed.is_some());
-        let patience = if known { ANSWERED_WITHIN } else { Duration::MAX };
-        let allowed = timeout(patience, self.allowed_users(server.clone()));
-        allowed.into_actor(self).map(move |allowed, hub, ctx| {
-            let allowed = allowed.unwrap_or_else(|_| Err(DbError::Unavailable("no answer in time".to_owned())));
-            let is_of_now = allowed.is_ok();
-            let allowed = allowed.or_else(|error| {
-                let known = hub.connections.get(&server).and_then(|known| known.allowed.clone());
-                // A partial answer does not know the guests: they wait for a full one.
-                let known = known.map(|known| hub.recent.newest(&server, known));
-                let is_whole = |known: &AllowedUsers| !known.users.is_empty() && !known.is_partial;
-                known.filter(|known| is_whole(known) || hub.recent.is_removed(&server)).ok_or(error)
-            });
-            let allowed = hub.recent.newest(&server, allowed?);
-            // Without an owner there is no such paired server.
-            let connection = (!allowed.users.is_empty()).then(|| hub.connection(&server, false, ctx)).flatten();
-            if let Some(known) = hub.connections.get_mut(&server) {
-                known.allowed = Some(allowed.clone());
-            }
-            Ok(connection.map(|connection| FoundServer { connection, allowed, is_of_now }))
-        })
-    }
-
     fn count_sockets(&self) {
         self.health.active.store(self.presence.count(), Ordering::Relaxed);
     }
@@ -346,6 +369,9 @@ impl Actor for Hub {
     fn started(&mut self, ctx: &mut Self::Context) {
         // Admissions and ends of tens of thousands of sockets pass here.
         ctx.set_mailbox_capacity(4_096);
+        if self.owned.is_some() {
+            return self.follow_parts(ctx);
+        }
         if self.context.game.link_policy != GameLinkPolicy::Always {
             self.links_loaded = true;
             return;
@@ -364,71 +390,6 @@ impl Actor for Hub {
     }
 }
 
-impl Handler<ServerPaired> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, ServerPaired { server, changed }: ServerPaired, ctx: &mut Self::Context) {
-        self.recent.pair(&server);
-        match self.connections.get(&server).filter(|known| known.address.connected()) {
-            Some(connection) => connection.address.do_send(RetryLink { changed }),
-            // A new connection reads its credentials anyway; one that waits for a watcher starts with that.
-            None if self.context.game.link_policy == GameLinkPolicy::Always => {
-                self.connection(&server, true, ctx);
-            }
-            None => {}
-        }
-    }
-}
-
-impl Handler<ServerRemoved> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, ServerRemoved { server }: ServerRemoved, _: &mut Self::Context) {
-        self.context.journal.forget(&server);
-        self.forget(server);
-    }
-}
-
-impl Handler<SessionEnded> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, SessionEnded { session }: SessionEnded, _: &mut Self::Context) {
-        for socket in self.presence.end_session(&session) {
-            socket.do_send(SocketOrder::Close(Reason::SignedOut));
-        }
-    }
-}
-
-impl Handler<UserErased> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, UserErased { user }: UserErased, _: &mut Self::Context) {
-        for socket in self.presence.end_user(&user) {
-            socket.do_send(SocketOrder::Close(Reason::SignedOut));
-        }
-    }
-}
-
-impl Handler<LinkStatuses> for Hub {
-    type Result = MessageResult<LinkStatuses>;
-
-    fn handle(&mut self, LinkStatuses { servers }: LinkStatuses, _: &mut Self::Context) -> Self::Result {
-        let known = servers.into_iter().filter_map(|server| {
-            let status = self.link_statuses.get(&server)?.clone();
-            Some((server, status))
-        });
-        MessageResult(known.collect())
-    }
-}
-
-impl Handler<FindServer> for Hub {
-    type Result = ResponseActFuture<Self, Result<Option<FoundServer>, DbError>>;
-
-    fn handle(&mut self, FindServer { server }: FindServer, _: &mut Self::Context) -> Self::Result {
-        Box::pin(self.find(server))
-    }
-}
-
 impl Handler<LinksLoaded> for Hub {
     type Result = bool;
 
@@ -437,37 +398,36 @@ impl Handler<LinksLoaded> for Hub {
     }
 }
 
-impl Handler<ConnectionEvent> for Hub {
-    type Result = ();
-
-    fn handle(&mut self, event: ConnectionEvent, ctx: &mut Self::Context) {
-        match event {
-            ConnectionEvent::Status { server, status } => {
-                if self.connections.contains_key(&server) {
-                    self.link_statuses.insert(server, status);
-                }
-            }
-            ConnectionEvent::ServerGone { server } => self.forget(server),
-            ConnectionEvent::Failed { server, connection } => self.restart(server, &connection, ctx),
-        }
-    }
-}
-
 mod admitting;
 mod alarms;
 mod cameras;
 mod commands;
+mod connection_events;
 mod counting;
 mod ending;
+mod finding;
+mod handed_servers;
+mod handing_over;
 pub mod link_counts;
+mod link_statuses;
 mod online;
+mod other_nodes;
+mod owned_servers;
 mod pairing;
 mod pairing_news;
 mod passing_on;
 mod players;
 pub mod presence;
+pub mod push_session_reads;
+mod push_sessions;
 pub mod recent_changes;
+mod remote_commands;
+mod remote_servers;
+mod reported_changes;
+mod sharing_news;
+mod taking_parts;
 #[cfg(test)]
 mod tests;
 mod to_connection;
 mod watching;
+mod watching_remotely;

@@ -100,7 +100,7 @@ impl Hub {
     }
 
     /// Checks this session once the database answers, with all others that wait for it.
-    fn check_later(&mut self, user: UserId, session: SessionId, ctx: &mut Context<Self>) {
+    pub(super) fn check_later(&mut self, user: UserId, session: SessionId, ctx: &mut Context<Self>) {
         let idle = self.unchecked.is_empty();
         self.unchecked.insert(session, user);
         if idle {

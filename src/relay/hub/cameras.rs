@@ -1,6 +1,6 @@
 //! Camera frames through the hub.
 
-use actix::prelude::*;
+use actix::{fut::ready, prelude::*};
 
 use super::Hub;
 use crate::{
@@ -12,8 +12,11 @@ use crate::{
     relay::game::camera_capture::{CameraError, CameraLook, CaptureFrame, PullCameraFrame},
 };
 
+/// The answer to a pull.
+type PulledFrame = ResponseActFuture<Hub, CameraLook>;
+
 impl Handler<PullCameraFrame> for Hub {
-    type Result = ResponseActFuture<Self, CameraLook>;
+    type Result = PulledFrame;
 
     fn handle(&mut self, pull: PullCameraFrame, _: &mut Self::Context) -> Self::Result {
         let PullCameraFrame { server, user, device } = pull;
@@ -26,16 +29,19 @@ impl Handler<PullCameraFrame> for Hub {
                 Err(error) => return Err(error),
             })
         };
-        Box::pin(self.permitted(server.clone(), user, Action::Watch).then(move |connection, hub, _| {
-            let look = async move {
-                let connection = connection?;
-                pool.read(check).await.unwrap_or_else(|error| {
-                    log::error!(server = server.as_str(); "a camera could not be read: {error}");
-                    Err(CameraError::Internal)
-                })?;
-                connection.send(CaptureFrame { camera }).await.unwrap_or(Err(CameraError::Unavailable))
-            };
-            look.into_actor(hub)
+        let (permitted, failing) = (self.may(server.clone(), user, Action::Watch), server.clone());
+        let checked = async move {
+            permitted.await?;
+            pool.read(check).await.unwrap_or_else(|error| {
+                log::error!(server = failing.as_str(); "a camera could not be read: {error}");
+                Err(CameraError::Internal)
+            })
+        };
+        Box::pin(checked.into_actor(self).then(move |checked, hub, ctx| -> PulledFrame {
+            match checked {
+                Ok(()) => hub.carry_out(server, CaptureFrame { camera }, CameraError::Unavailable, ctx),
+                Err(refused) => Box::pin(ready(Err(refused))),
+            }
         }))
     }
 }

@@ -7,7 +7,9 @@ use actix::prelude::*;
 use super::Hub;
 use crate::{
     domain::{access::Action, chat::StoredLine, device::DeviceReport},
-    relay::game::commands::{AskServer, ChatError, CommandError, ReadDevices, SayInTeam, SendChat, UserCommand},
+    relay::game::commands::{
+        AskServer, ChatError, CommandError, ReadDevices, SayInTeam, SendChat, Unanswered, UserCommand,
+    },
 };
 
 impl Handler<UserCommand> for Hub {
@@ -28,22 +30,17 @@ impl Handler<SendChat> for Hub {
 }
 
 impl Handler<ReadDevices> for Hub {
-    type Result = ResponseFuture<HashMap<Arc<str>, DeviceReport>>;
+    type Result = ResponseActFuture<Self, Result<HashMap<Arc<str>, DeviceReport>, Unanswered>>;
 
-    fn handle(&mut self, ReadDevices { server }: ReadDevices, _: &mut Self::Context) -> Self::Result {
-        let connection = self.connections.get(&server).map(|known| known.address.clone());
-        Box::pin(async move {
-            let Some(connection) = connection else { return HashMap::new() };
-            connection.send(ReadDevices { server }).await.unwrap_or_default()
-        })
+    fn handle(&mut self, read: ReadDevices, _: &mut Self::Context) -> Self::Result {
+        self.read_connection(read.server.clone(), read, |reason| reason.if_none(HashMap::new()))
     }
 }
 
 impl Handler<AskServer> for Hub {
-    type Result = ResponseFuture<Option<Vec<String>>>;
+    type Result = ResponseActFuture<Self, Option<Vec<String>>>;
 
     fn handle(&mut self, asked: AskServer, _: &mut Self::Context) -> Self::Result {
-        let connection = self.connections.get(&asked.server).map(|known| known.address.clone());
-        Box::pin(async move { connection?.send(asked).await.ok().flatten() })
+        self.read_connection(asked.server.clone(), asked, |_| None)
     }
 }

@@ -2,7 +2,7 @@
 
 use actix::Message;
 
-use crate::domain::server_state::ConnectionState;
+use crate::{domain::server_state::ConnectionState, relay::game::pool::link_slots::SlotUsage};
 
 /// Number of links in each state, and age of what they know.
 #[derive(Message)]
@@ -19,4 +19,8 @@ pub struct LinkCounts {
     /// The part of the request budgets that is left, 0 to 1: the least, and the mean.
     pub least_budget: f64,
     pub mean_budget: f64,
+    /// Links that game servers count, and those that wait for their turn there.
+    pub slots: SlotUsage,
+    /// Paired servers that read over the link of a mate.
+    pub shared: usize,
 }
