@@ -1,10 +1,11 @@
-//! Messages through the hub to game connections: commands of users who may give them, and news from the API.
+//! Messages through the hub to game connections: commands of users who may give them, news and questions from the API.
 
-use actix::prelude::*;
+use actix::{fut::ready, prelude::*};
 
 use super::{
-    Hub,
-    to_connection::{NotPermitted, ToConnection},
+    BudgetExhausted, Hub,
+    remote_commands::RemoteCommand,
+    to_connection::{ForNodes, ForOtherNodes, NotPermitted, ToConnection},
 };
 use crate::{
     db::{
@@ -33,25 +34,24 @@ pub(super) fn check(
 }
 
 impl Hub {
-    /// The game connection of this server, for a user who may do this to it.
-    pub(super) fn permitted(
+    /// May this user do this to the server?
+    pub(super) fn may(
         &self,
         server: ServerId,
         user: UserId,
         action: Action,
-    ) -> impl ActorFuture<Self, Output = Result<Addr<GameConnection>, NotPermitted>> + use<> {
+    ) -> impl Future<Output = Result<(), NotPermitted>> + use<> {
         let (pool, checked) = (self.context.pool.clone(), server.clone());
-        let permitted = async move { pool.read(move |db| check(db, &checked, &user, action)).await };
-        permitted.into_actor(self).map(move |permitted, hub, ctx| {
-            permitted.unwrap_or_else(|error| {
+        async move {
+            pool.read(move |db| check(db, &checked, &user, action)).await.unwrap_or_else(|error| {
                 log::error!(server = server.as_str(); "access could not be read: {error}");
                 Err(NotPermitted::Internal)
-            })?;
-            hub.connection(&server, false, ctx).ok_or(NotPermitted::Unavailable)
-        })
+            })
+        }
     }
 
-    /// [`permitted`](Self::permitted), and the connection's answer to this message; `lost` if it ends before it answers.
+    /// The answer of the game connection to this message, for a user who may do this to the server; `lost` if it ends before
+    /// it answers. The connection may be on another node.
     pub(super) fn command<M, T, E>(
         &self,
         (server, user, action): (ServerId, UserId, Action),
@@ -59,27 +59,66 @@ impl Hub {
         lost: E,
     ) -> ResponseActFuture<Self, Result<T, E>>
     where
-        M: Message<Result = Result<T, E>> + Send + 'static,
+        M: RemoteCommand + Message<Result = Result<T, E>> + Send + 'static,
         T: Send + 'static,
         E: From<NotPermitted> + Send + 'static,
         GameConnection: Handler<M>,
     {
-        Box::pin(self.permitted(server, user, action).then(move |connection, hub, _| {
-            async move { connection?.send(message).await.unwrap_or(Err(lost)) }.into_actor(hub)
+        let permitted = self.may(server.clone(), user, action).into_actor(self);
+        Box::pin(permitted.then(move |permitted, hub, ctx| -> ResponseActFuture<Self, Result<T, E>> {
+            match permitted {
+                Ok(()) => hub.carry_out(server, message, lost, ctx),
+                Err(refused) => Box::pin(ready(Err(refused.into()))),
+            }
         }))
+    }
+
+    /// [`command`](Self::command) of a user who may.
+    pub(super) fn carry_out<M, T, E>(
+        &mut self,
+        server: ServerId,
+        message: M,
+        lost: E,
+        ctx: &Context<Self>,
+    ) -> ResponseActFuture<Self, Result<T, E>>
+    where
+        M: RemoteCommand + Message<Result = Result<T, E>> + Send + 'static,
+        T: Send + 'static,
+        E: From<NotPermitted> + Send + 'static,
+        GameConnection: Handler<M>,
+    {
+        match self.connection(&server, false, ctx) {
+            Some(connection) => {
+                Box::pin(async move { connection.send(message).await.unwrap_or(Err(lost)) }.into_actor(self))
+            }
+            None => self.command_elsewhere(server, message, lost),
+        }
     }
 }
 
 impl<M> Handler<ToConnection<M>> for Hub
 where
-    M: Message<Result = ()> + Send + 'static,
+    M: Message<Result = ()> + ForOtherNodes + Send + 'static,
     GameConnection: Handler<M>,
 {
     type Result = ();
 
-    fn handle(&mut self, ToConnection { server, message }: ToConnection<M>, _: &mut Self::Context) {
-        if let Some(connection) = self.connections.get(&server) {
-            connection.address.do_send(message);
+    fn handle(&mut self, ToConnection { server, message }: ToConnection<M>, ctx: &mut Self::Context) {
+        match self.connections.get(&server) {
+            Some(connection) => connection.address.do_send(message),
+            None if self.others.is_some() => match message.for_others(&server) {
+                ForNodes::News(news) => self.share(news, ctx),
+                ForNodes::Line(line) => self.say_elsewhere(server, line, ctx),
+            },
+            None => {}
         }
+    }
+}
+
+impl Handler<BudgetExhausted> for Hub {
+    type Result = ResponseActFuture<Self, bool>;
+
+    fn handle(&mut self, question: BudgetExhausted, _: &mut Self::Context) -> Self::Result {
+        self.read_connection(question.server.clone(), question, |_| false)
     }
 }

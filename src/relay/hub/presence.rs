@@ -1,6 +1,6 @@
 //! The admitted sockets, by user and session, and whether one more may come. Pure bookkeeping.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use actix::{Recipient, WeakRecipient};
 use slab::Slab;
@@ -13,12 +13,17 @@ use crate::{
     relay::{client::admission::SocketOrder, wire::close::Reason},
 };
 
+/// Nodes count the sockets of users with this number or more for one another: most users have fewer.
+const SEVERAL: usize = 3;
+
 /// See the module.
 #[derive(Default)]
 pub struct Presence {
     /// By the lower half of the connection number.
     sockets: Slab<PresentSocket>,
     per_user: HashMap<UserId, usize>,
+    /// Sockets of users who have several at another node, by its process.
+    elsewhere: HashMap<String, HashMap<UserId, usize>>,
     /// Number of sockets admitted so far, the upper half of the last number: none is used twice.
     admitted: u32,
 }
@@ -39,11 +44,12 @@ struct PresentSocket {
 impl Presence {
     /// Takes a place for one more socket and returns its connection number; none if this user has too many.
     pub fn admit(&mut self, user: &UserId, session: &SessionId, only: Option<&ServerId>) -> Option<u64> {
-        let count = self.per_user.entry(user.clone()).or_default();
-        if *count >= limits::CONNECTIONS_PER_USER {
+        let here = self.per_user.get(user).copied().unwrap_or_default();
+        let elsewhere: usize = self.elsewhere.values().filter_map(|users| users.get(user)).sum();
+        if here + elsewhere >= limits::CONNECTIONS_PER_USER {
             return None;
         }
-        *count += 1;
+        self.per_user.insert(user.clone(), here + 1);
         self.admitted = self.admitted.wrapping_add(1);
         let key = self.sockets.insert(PresentSocket {
             admitted: self.admitted,
@@ -54,6 +60,24 @@ impl Presence {
             session_ended: false,
         });
         Some(u64::from(self.admitted) << 32 | key as u64)
+    }
+
+    /// The users who have several sockets here, in order, each with their number.
+    pub fn several(&self) -> Vec<(UserId, usize)> {
+        let several = self.per_user.iter().filter(|(_, count)| **count >= SEVERAL);
+        let mut several: Vec<_> = several.map(|(user, count)| (user.clone(), *count)).collect();
+        several.sort();
+        several
+    }
+
+    /// The process of another node has these users with [`several`](Self::several) sockets, and no others.
+    pub fn hear(&mut self, process: &str, of: Vec<(UserId, usize)>) {
+        self.elsewhere.insert(process.to_owned(), of.into_iter().collect());
+    }
+
+    /// No other processes live than these.
+    pub fn keep_only(&mut self, processes: &BTreeSet<String>) {
+        self.elsewhere.retain(|process, _| processes.contains(process));
     }
 
     /// The place of this connection, while it is there.
@@ -95,6 +119,11 @@ impl Presence {
     /// The sessions that have a socket, open or about to be.
     pub fn sessions(&self) -> HashSet<&SessionId> {
         self.sockets.iter().map(|(_, socket)| &socket.session).collect()
+    }
+
+    /// These sessions, each with its user.
+    pub fn users_of_sessions(&self) -> HashMap<SessionId, UserId> {
+        self.sockets.iter().map(|(_, socket)| (socket.session.clone(), socket.user.clone())).collect()
     }
 
     /// Ends the sockets that are for this server only, but for those of users who stay. Returns what closes their open
@@ -170,6 +199,31 @@ mod tests {
         assert!(!connections.contains(&again), "numbers are used once");
         assert!(presence.admit(&alice, &session, None).is_none());
         assert_eq!(presence.count(), limits::CONNECTIONS_PER_USER + 1);
+    }
+
+    #[test]
+    fn sockets_at_other_nodes_take_places() {
+        let (mut presence, alice, session) = (Presence::default(), UserId::from("alice"), "s".into());
+        let places = |presence: &mut Presence| {
+            let admit = || presence.admit(&alice, &session, None);
+            let connections: Vec<u64> = std::iter::from_fn(admit).collect();
+            connections.iter().for_each(|connection| presence.leave(*connection));
+            connections.len()
+        };
+        for (process, count) in [("there", 10), ("there", 12), ("yonder", 5)] {
+            presence.hear(process, vec![(alice.clone(), count), ("bob".into(), 20)]);
+        }
+        assert_eq!(places(&mut presence), limits::CONNECTIONS_PER_USER - 17);
+        presence.keep_only(&["there".to_owned()].into());
+        assert_eq!(places(&mut presence), limits::CONNECTIONS_PER_USER - 12);
+        presence.hear("there", Vec::new());
+        assert_eq!(places(&mut presence), limits::CONNECTIONS_PER_USER);
+        assert_eq!(presence.several(), []);
+        for _ in 0..SEVERAL {
+            presence.admit(&alice, &session, None).expect("a place");
+        }
+        presence.admit(&"bob".into(), &session, None).expect("a place");
+        assert_eq!(presence.several(), [(alice.clone(), SEVERAL)]);
     }
 
     #[actix::test]

@@ -6,7 +6,7 @@ use actix::prelude::*;
 
 use super::{AccessChanged, Hub};
 use crate::{
-    domain::ids::ServerId,
+    domain::{ids::ServerId, node_news::NodeNews},
     relay::{
         client::admission::SocketOrder,
         game::game_connection::SetWatchers,
@@ -31,7 +31,7 @@ impl Hub {
                 // No guest keeps an access that may have ended. That of the owner cannot.
                 Err(error) => {
                     log::error!("access could not be read, the watches of all guests of the server end: {error}");
-                    let known = hub.connections.get(&server).and_then(|known| known.allowed.as_ref());
+                    let known = hub.known_allowed(&server);
                     let owner = known.and_then(|known| known.owner.clone());
                     AllowedUsers { version, users: Arc::new(owner.iter().cloned().collect()), owner, is_partial: true }
                 }
@@ -42,6 +42,7 @@ impl Hub {
                 connection.allowed = Some(allowed.clone());
                 connection.address.do_send(SetWatchers(allowed.clone()));
             }
+            hub.set_remote_watchers(&server, &allowed);
             hub.recent.set_watchers(server.clone(), allowed, hub.context.clock.moment());
             if is_partial {
                 // The next refresh has all changes until then.
@@ -49,9 +50,8 @@ impl Hub {
                 return;
             }
             // A change since this refresh began is in none yet.
-            if hub.access_refreshes.remove(&server) == Some(true) {
-                hub.access_refreshes.insert(server.clone(), false);
-                hub.refresh_access(server, ctx);
+            if hub.access_refreshes.remove(&server).is_some_and(|mut refresh| refresh.end()) {
+                hub.access_changed(server, ctx);
             }
         }));
     }
@@ -68,12 +68,16 @@ impl Handler<AccessChanged> for Hub {
     type Result = ();
 
     fn handle(&mut self, AccessChanged { server }: AccessChanged, ctx: &mut Self::Context) {
-        match self.access_refreshes.get_mut(&server) {
-            Some(again) => *again = true,
-            None => {
-                self.access_refreshes.insert(server.clone(), false);
-                self.refresh_access(server, ctx);
-            }
+        self.share(NodeNews::AccessChanged { server: server.clone() }, ctx);
+        self.access_changed(server, ctx);
+    }
+}
+
+impl Hub {
+    /// Others may watch this server than before, perhaps.
+    pub(super) fn access_changed(&mut self, server: ServerId, ctx: &mut Context<Self>) {
+        if self.access_refreshes.entry(server.clone()).or_default().begin() {
+            self.refresh_access(server, ctx);
         }
     }
 }
