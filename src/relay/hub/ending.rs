@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, future::join_all, stream};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Drain, EndLinks, Hub, Reason, SocketOrder, StopConnection};
 
 /// Longest time between two closes: the clients come back one after the other, too, and not all at once.
 const APART: Duration = Duration::from_millis(10);
+
+/// Game connections that hand over their servers at a time: their messages have room.
+const HANDED_OVER_AT_ONCE: usize = 512;
 
 /// Time from now until each of these sockets is closed; `jitter` is random.
 fn close_times(sockets: usize, over: Duration, mut jitter: impl FnMut() -> u8) -> impl Iterator<Item = Duration> {
@@ -43,6 +46,11 @@ impl Handler<EndLinks> for Hub {
 
     fn handle(&mut self, _: EndLinks, _: &mut Self::Context) -> Self::Result {
         self.ending = true;
+        if self.owned.is_some() {
+            let handed_over = self.connections.iter().map(|(server, known)| self.hand_over(server.clone(), known));
+            let handed_over = stream::iter(handed_over.collect::<Vec<_>>()).buffer_unordered(HANDED_OVER_AT_ONCE);
+            return Box::pin(handed_over.collect::<()>());
+        }
         // One that has ended before has nothing to end.
         let ended: Vec<_> = self.connections.values().map(|known| known.address.send(StopConnection)).collect();
         Box::pin(async move { drop(join_all(ended).await) })

@@ -1,0 +1,160 @@
+//! Two nodes while messages are lost and a server passes from one to the other.
+
+use std::cell::Cell;
+
+use super::{
+    nodes::{Nodes, carry_unless, node, take},
+    *,
+};
+use crate::{
+    cluster::node_mail::Letter,
+    db::{
+        alarms::{self, AlarmState, LedgerAlarm},
+        incidents,
+    },
+    domain::incident::AlarmPath,
+    relay::remote::remote_message::{RemoteContent, RemoteMessage},
+};
+
+/// A push that the inbox has stored.
+pub(super) fn store_push(relay: &Relay, id: &str) -> PushedAlarm {
+    let row = LedgerAlarm {
+        id: id.into(),
+        user: "alice".into(),
+        server: Some("one".into()),
+        path: AlarmPath::Push,
+        alarm_id: String::new(),
+        title: id.to_owned(),
+        message: String::new(),
+        state: AlarmState::Received,
+        incident: None,
+        received_at: relay.context.clock.now(),
+        sent_at: Some(relay.context.clock.now()),
+    };
+    assert!(relay.write(|db| alarms::receive(db, &row)));
+    PushedAlarm { id: id.into(), title: id.into(), message: String::new(), sent: row.received_at, incident: None }
+}
+
+/// Adds what has arrived to what this client has seen, and gives a sign of life.
+fn take_frames(((_, socket, client), seen): (&(Rc<Subscription>, Rc<Socket>, Memory), &mut String)) {
+    *seen += &received(client);
+    socket.heard();
+}
+
+/// The server passes to and fro while messages are lost, alarms come to the right node and to the wrong one, and a node that
+/// has lost the server does not know it yet. In the end each alarm is in one incident, and sockets at both nodes have all.
+#[test]
+fn whatever_is_lost_each_alarm_is_in_one_incident_and_reaches_the_sockets_of_both_nodes() {
+    for seed in 0..6 {
+        simulated(async move {
+            let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
+            let relay = Relay::start_on_node(GameLinkPolicy::Always, &["one"], |_| {}, Some(node_here));
+            let hubs = [relay.hub.clone(), relay.hub_of(node_there)];
+            let (seats, random) = ([here, there], Random::seeded(seed));
+            let is_calm = Rc::new(Cell::new(true));
+            let (calm, chance) = (is_calm.clone(), random.clone());
+            let routes = [("here", route), ("there", route_there)];
+            actix::spawn(carry_unless(routes, move |_| !calm.get() && chance.byte() < 50));
+            seats[0].seat([take(&relay, "one", "here-1")]);
+            seats[1].seat([]);
+            sleep(Duration::from_secs(10)).await;
+            let watches =
+                [watch(&relay.worker_of(&hubs[0]), "one").await, watch(&relay.worker_of(&hubs[1]), "one").await];
+            let mut seen = [String::new(), String::new()];
+            let (mut owner, mut count) = (0, 0);
+            is_calm.set(false);
+            for step in 0..30_u32 {
+                match random.byte() {
+                    0..60 => {
+                        let before = owner;
+                        owner = 1 - owner;
+                        let right = take(&relay, "one", ["here-1", "there-1"][owner]);
+                        seats[owner].seat([right]);
+                        sleep(Duration::from_millis(u64::from(random.byte()) * 4)).await;
+                        seats[before].seat([]);
+                    }
+                    chosen => {
+                        let alarm = store_push(&relay, &format!("alarm {step}"));
+                        count += 1;
+                        let pushed = AlarmPushed { server: "one".into(), alarm, received_at: ReceivedAt::now() };
+                        hubs[usize::from(chosen) % 2].do_send(pushed);
+                    }
+                }
+                sleep(Duration::from_millis(u64::from(random.byte()) * 10)).await;
+                watches.iter().zip(&mut seen).for_each(take_frames);
+            }
+            is_calm.set(true);
+            for _ in 0..300 {
+                sleep(Duration::from_secs(1)).await;
+                watches.iter().zip(&mut seen).for_each(take_frames);
+            }
+            let stored = relay.write(|db| incidents::list(db, &"one".into(), None, 100));
+            let mut titles: Vec<&str> = stored.iter().map(|stored| &*stored.incident.alarm_name).collect();
+            titles.sort_unstable();
+            titles.dedup();
+            assert_eq!((titles.len(), stored.len()), (count, count), "seed {seed}");
+            assert!(relay.write(|db| alarms::all_waiting(db, None, 100)).pushes.is_empty(), "seed {seed}");
+            for incident in &stored {
+                let has = seen.each_ref().map(|seen| seen.contains(&incident.id));
+                assert_eq!(has, [true, true], "seed {seed}: {incident:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn the_message_of_an_alarm_that_was_lost_is_sent_again() {
+    simulated(async {
+        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
+        let relay = Relay::start_on_node(GameLinkPolicy::Always, &["one"], |_| {}, Some(node_here));
+        let (hub, is_lost) = (relay.hub_of(node_there), Rc::new(Cell::new(false)));
+        let lost = is_lost.clone();
+        actix::spawn(carry_unless([("here", route), ("there", route_there)], move |_| lost.get()));
+        here.seat([take(&relay, "one", "here-1")]);
+        there.seat([]);
+        sleep(Duration::from_secs(10)).await;
+        let (_subscription, _socket, client) = watch(&relay.worker_of(&hub), "one").await;
+        sleep(Duration::from_secs(1)).await;
+        received(&client);
+        is_lost.set(true);
+        let drill = relay.hub.send(StartDrill { server: "one".into() });
+        let drilled = actix::spawn(drill);
+        sleep(Duration::from_secs(1)).await;
+        assert!(!received(&client).contains("\"type\":\"raid\""));
+        is_lost.set(false);
+        assert_eq!(drilled.await.unwrap().unwrap().unwrap().sockets, 1);
+        let text = received(&client);
+        assert_eq!(text.matches("\"type\":\"raid\"").count(), 1, "{text}");
+    });
+}
+
+#[test]
+fn an_alarm_whose_answers_are_lost_for_a_while_is_heard_all_the_same() {
+    simulated(async {
+        let Nodes { relay, hub, here: _here, there: _there, routes } = Nodes::start().await;
+        let is_lossy = Rc::new(Cell::new(true));
+        let lossy = is_lossy.clone();
+        // The answer that the alarm has come is not lost.
+        let is_lost = move |letter: &Letter| {
+            let content = RemoteMessage::read(letter.message.clone()).map(|(message, _)| message.content);
+            let is_taken =
+                matches!(content, Some(RemoteContent::AlarmTaken { sockets, ended, .. }) if sockets > 0 || ended);
+            is_taken && lossy.get()
+        };
+        actix::spawn(carry_unless(routes, is_lost));
+        let (_subscription, _socket, client) = watch(&relay.worker_of(&hub), "one").await;
+        sleep(Duration::from_secs(1)).await;
+        received(&client);
+        let drilled = actix::spawn(relay.hub.send(StartDrill { server: "one".into() }));
+        sleep(Duration::from_secs(1)).await;
+        let mut text = received(&client);
+        is_lossy.set(false);
+        let drill = drilled.await.unwrap().unwrap().unwrap();
+        assert_eq!(drill.sockets, 1);
+        sleep(Duration::from_secs(10)).await;
+        text += &received(&client);
+        assert_eq!(text.matches("\"type\":\"raid\"").count(), 1, "{text}");
+        let stored = relay.write(|db| incidents::get(db, &drill.incident)).unwrap();
+        assert_eq!((&*stored.state, stored.sockets), ("delivered", 1));
+    });
+}
