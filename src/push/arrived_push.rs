@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use actix::Addr;
-
 use crate::{
     db::{
         engine::{error::DbError, pool::Db},
@@ -18,9 +16,7 @@ use crate::{
         message::PushMessage,
         notification::Notification,
     },
-    relay::hub::{
-        AlarmPushed, DevicesChanged, Hub, PlaceDevice, ReceivedAt, ServerPaired, ServerRemoved, ToConnection,
-    },
+    relay::hub::{AlarmPushed, DevicesChanged, PlaceDevice, ReceivedAt, ServerPaired, ServerRemoved, ToConnection},
 };
 
 /// See the module.
@@ -54,11 +50,10 @@ impl ArrivedPush {
         matches!(self.notification, Notification::Alarm(_)).then_some(&self.alarm_id)
     }
 
-    /// Delivers an alarm to the hub, stored or not, if it is of one of these servers. One that the game connection has
-    /// is dropped there.
-    pub fn deliver(&self, servers: &[PairedServer], hub: &Addr<Hub>) {
+    /// Delivers an alarm, stored or not, if it is of one of these servers.
+    pub fn deliver(&self, servers: &[PairedServer], context: &PushContext) {
         if let Some((server, alarm)) = self.inbox_push().alarm_among(servers) {
-            hub.do_send(AlarmPushed { server, alarm, received_at: self.received_at });
+            context.deliver(AlarmPushed { server, alarm, received_at: self.received_at });
         }
     }
 
@@ -67,21 +62,22 @@ impl ArrivedPush {
         InboxPush { message, notification, alarm_id, alarm_server, now: *now }
     }
 
-    /// Stores the push, and reports its changes to the hub once they are committed. True if something was paired.
+    /// Stores the push, and reports its changes once they are committed. True if something was paired.
     pub async fn store(self: Arc<Self>, context: Arc<PushContext>) -> Result<bool, DbError> {
-        let (hub, stored) = (context.hub.clone(), self.clone());
+        let (reporting, stored) = (context.clone(), self.clone());
         let (vault, random) = (context.vault.clone(), context.random.clone());
         let store = move |db: &mut Db| {
             let inbox = Inbox { owner: &self.owner, vault: &vault, random: &random, push: self.inbox_push() };
             inbox.store(db)
         };
-        let notify = move |outcome: &PushOutcome| stored.notify(&hub, outcome);
+        let notify = move |outcome: &PushOutcome| stored.notify(&reporting, outcome);
         let outcome = context.pool.write_first(store, notify).await?;
         Ok(matches!(outcome, PushOutcome::Paired { .. }))
     }
 
-    /// Reports the changes to the hub.
-    fn notify(&self, hub: &Addr<Hub>, outcome: &PushOutcome) {
+    /// Reports the changes to the relay.
+    fn notify(&self, context: &PushContext, outcome: &PushOutcome) {
+        let hub = &context.hub;
         match outcome {
             PushOutcome::Paired { server, changed, displaced, device } => {
                 if let Some(server) = displaced.clone() {
@@ -102,7 +98,7 @@ impl ArrivedPush {
             }
             PushOutcome::Alarm { server, alarm } => {
                 let (server, alarm) = (server.clone(), alarm.clone());
-                hub.do_send(AlarmPushed { server, alarm, received_at: self.received_at });
+                context.deliver(AlarmPushed { server, alarm, received_at: self.received_at });
             }
             PushOutcome::Noted => {}
             PushOutcome::Ignored(reason) => self.count_ignored(reason),

@@ -29,7 +29,7 @@ pub const FAULTS: [&str; 3] = ["panicked", "conflict", "query_refused"];
 /// The fault of a push itself, one of [`FAULTS`]; `None` if it may well be stored another time.
 pub fn own_fault(error: &DbError) -> Option<&'static str> {
     match error {
-        DbError::Unavailable(_) | DbError::Damaged(_) | DbError::NewerSchema(_) => None,
+        DbError::Unavailable(_) | DbError::Damaged(_) | DbError::NewerSchema(_) | DbError::Fenced => None,
         DbError::Panicked => Some("panicked"),
         DbError::Conflict | DbError::NotFound => Some("conflict"),
         DbError::Query(_) | DbError::Malformed(_) => Some("query_refused"),

@@ -17,7 +17,7 @@ pub const PAYLOAD_LIMIT: usize = 256 * 1024;
 /// Bytes of a length; [`PAYLOAD_LIMIT`] needs three, a varint of 32 bits has at most five.
 const LENGTH_BYTES: usize = 5;
 
-/// One frame.
+/// A message of MCS with its tag, in either direction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     HeartbeatPing(HeartbeatPing),

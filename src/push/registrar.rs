@@ -315,10 +315,10 @@ impl Registrar {
         mut device: RegisteredDevice,
         failure: StepFailure,
     ) -> Result<(), DbError> {
-        let (now, passes) = (self.clock.now(), failure.passes());
+        let (now, is_transient) = (self.clock.now(), failure.is_transient());
         let StepFailure { step, mut fault, mut answer } = failure;
-        let goes_on = passes && device.has_login(now) && (row.renew || now < row.closes_at);
-        if passes && !device.has_login(now) {
+        let goes_on = is_transient && device.has_login(now) && (row.renew || now < row.closes_at);
+        if is_transient && !device.has_login(now) {
             // Only the user can go on.
             (fault, answer) = (StepFault::LoginNotTaken, None);
         }

@@ -2,12 +2,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::time::Timestamp;
 
 /// The state of a push session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PushState {
     Connecting,
@@ -35,7 +35,7 @@ impl PushState {
 pub type PushCounts = [(&'static str, usize); PushState::WORDS.len()];
 
 /// Reason for having no session, in fixed words. The words of a library or of the push service are in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionFault {
     /// The push service's name is not resolved.
@@ -69,7 +69,7 @@ pub enum SessionFault {
 }
 
 /// A user's push session, as users see it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushSession {
     pub state: PushState,

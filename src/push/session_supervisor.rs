@@ -46,13 +46,13 @@ use crate::{
         session_status::{PushState, SessionFault, SessionStatus},
         unstored::UnstoredPushes,
     },
-    relay::hub::{AlarmPushed, PushedAlarm, ReceivedAt},
+    relay::hub::{AlarmPathChanged, AlarmPushed, PushedAlarm, ReceivedAt, ToConnection},
     vault::{PushBundle, VaultError},
 };
 
 /// Longest pause before a session is tried again: an alarm that waits for it is late.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// First and longest pause after a refused login or an unreadable bundle: it may be a passing fault, and most are not.
+/// First and longest pause after a refused login or an unreadable bundle: most of these faults are not transient.
 const REFUSED_PAUSES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3_600)];
 
 /// Between two attempts to store a push that fails by its own fault.
@@ -114,6 +114,13 @@ impl From<SessionEnd> for SessionFailure {
     fn from(end: SessionEnd) -> Self {
         Self::unreachable(end.fault(), end)
     }
+}
+
+/// A session, and the times of its bundle.
+struct BundleSession {
+    session: McsSession,
+    uploaded_at: Timestamp,
+    expires_at: Timestamp,
 }
 
 /// The pauses between attempts: a bundle that is refused is tried less and less often, a push service that is not
@@ -197,22 +204,23 @@ impl SessionSupervisor {
     async fn run_session(&self) -> Result<(), SessionFailure> {
         let Some(owner) = self.owner_of(Slot::InUse).await? else { return Ok(()) };
         let turn = self.context.logins.take().await;
-        let (mut session, uploaded_at) = match self.log_in(&owner, Slot::InUse).await {
+        let BundleSession { mut session, uploaded_at, expires_at } = match self.log_in(&owner, Slot::InUse).await {
             Ok(Some(logged_in)) => logged_in,
             Ok(None) => return Ok(()),
             Err(failure) => {
                 if let Some(refusal) = failure.refusal.clone() {
                     let user = self.user.clone();
-                    let stored = self.context.pool.write(move |db| push_refusals::put(db, &user, &refusal)).await;
-                    if let Err(error) = stored {
-                        log_failure("a refusal was not stored", &error);
+                    match self.context.pool.write(move |db| push_refusals::put(db, &user, &refusal)).await {
+                        Ok(()) => self.report_path(),
+                        Err(error) => log_failure("a refusal was not stored", &error),
                     }
                 }
                 return Err(failure);
             }
         };
         self.status.set_state(PushState::Connected, None, self.context.clock.now());
-        let beside = async { tokio::join!(self.follow_servers(), self.note_login(uploaded_at, turn)) };
+        let login = self.note_login(uploaded_at, turn);
+        let beside = async { tokio::join!(self.follow_servers(), login, self.report_expiry(expires_at)) };
         select! {
             biased;
             ended = self.receive(&mut session, &owner) => Err(ended.into()),
@@ -246,12 +254,12 @@ impl SessionSupervisor {
 
     /// Delivers an alarm after half a second, if the database has not done so: it waits for nothing longer.
     fn deliver_in_time(&self, push: Arc<ArrivedPush>) {
-        let (servers, hub, unstored) = (self.servers.clone(), self.context.hub.clone(), self.unstored.clone());
+        let (servers, context, unstored) = (self.servers.clone(), self.context.clone(), self.unstored.clone());
         // A task of its own: this supervisor may be aborted at any moment.
         actix::spawn(async move {
             sleep_until(push.received_at.stored_by()).await;
             if unstored.waits(&push) {
-                push.deliver(&servers.borrow(), &hub);
+                push.deliver(&servers.borrow(), &context);
             }
         });
     }
@@ -266,15 +274,20 @@ impl SessionSupervisor {
         }
     }
 
-    /// Stores a login, and delivers the alarms that wait to the hub. Pushes come meanwhile.
+    /// Stores a login, and delivers the alarms that wait. Pushes come meanwhile.
     async fn note_login(&self, uploaded_at: Timestamp, turn: SemaphorePermit<'_>) {
         let (user, now) = (self.user.clone(), self.context.clock.now());
-        let proven = self.context.pool.write(move |db| {
-            push_refusals::settle(db, &user, uploaded_at)?;
-            push_credentials::mark_proven(db, &user, uploaded_at, now)
+        let proven = self.context.pool.write(move |db| -> Result<bool, DbError> {
+            push_credentials::mark_proven(db, &user, uploaded_at, now)?;
+            push_refusals::settle(db, &user, uploaded_at)
         });
-        if let Err(error) = proven.await {
-            log_failure("a login was not stored", &error);
+        let proven = proven.await;
+        if let Err(error) = &proven {
+            log_failure("a login was not stored", error);
+        }
+        // Most logins change no path; one that was not stored may have done so.
+        if proven.unwrap_or(true) {
+            self.report_path();
         }
         let mut turn = Some(turn);
         let mut backoff = Backoff::between(Backoff::FIRST, LONGEST_STORE_PAUSE);
@@ -284,6 +297,23 @@ impl SessionSupervisor {
             sleep(backoff.after(Duration::ZERO, Duration::ZERO, self.context.random.byte())).await;
         }
         drop(turn);
+    }
+
+    /// Lets the links of the user's servers look whether alarms come over them alone: by that they take turns.
+    fn report_path(&self) {
+        for server in self.servers.borrow().iter() {
+            self.context.hub.do_send(ToConnection { server: server.id.clone(), message: AlarmPathChanged });
+        }
+    }
+
+    /// Reports when the bundle expires, at once if it has: its session goes on, and nothing is pushed.
+    async fn report_expiry(&self, at: Timestamp) {
+        let left = || (at - self.context.clock.now()).to_std().ok().filter(|left| !left.is_zero());
+        // The clock may be set meanwhile.
+        while let Some(left) = left() {
+            sleep(left).await;
+        }
+        self.report_path();
     }
 
     /// Reads the paired servers again whenever they change.
@@ -315,8 +345,8 @@ impl SessionSupervisor {
         Ok(Some(PushOwner { user: self.user.clone(), platform: owner.platform_id, outbound }))
     }
 
-    /// Delivers the alarms that are stored and in no incident to the hub: the answer that one is stored may have come
-    /// too late, and the push service does not send it again. The hub recognises those that it has.
+    /// Delivers the alarms that are stored and in no incident: the answer that one is stored may have come too late,
+    /// and the push service does not send it again. The game connection recognises those that it has.
     async fn notify_waiting(&self) -> Result<(), DbError> {
         let servers: Vec<ServerId> = self.servers.borrow().iter().map(|server| server.id.clone()).collect();
         let waiting = self.context.pool.read(move |db| {
@@ -326,7 +356,7 @@ impl SessionSupervisor {
         for (server, pushes) in waiting.await? {
             for push in pushes {
                 let alarm = PushedAlarm::from(push);
-                self.context.hub.do_send(AlarmPushed { server: server.clone(), alarm, received_at: ReceivedAt::now() });
+                self.context.deliver(AlarmPushed { server: server.clone(), alarm, received_at: ReceivedAt::now() });
             }
         }
         Ok(())
@@ -353,7 +383,7 @@ impl SessionSupervisor {
                 Err(stopped) => DbError::Unavailable(stopped.to_string()),
             };
             // An alarm does not wait for the next attempt.
-            push.deliver(&self.servers.borrow(), &context.hub);
+            push.deliver(&self.servers.borrow(), context);
             let trouble = match failure::own_fault(&error) {
                 None => error,
                 Some(reason) => {
@@ -400,9 +430,8 @@ impl SessionSupervisor {
         }
     }
 
-    /// Connects and logs in with the bundle in a slot: the session, and when the bundle was uploaded; `None` if nothing
-    /// is stored. The caller holds a turn.
-    async fn log_in(&self, owner: &PushOwner, slot: Slot) -> Result<Option<(McsSession, Timestamp)>, SessionFailure> {
+    /// Connects and logs in with the bundle in a slot; `None` if nothing is stored. The caller holds a turn.
+    async fn log_in(&self, owner: &PushOwner, slot: Slot) -> Result<Option<BundleSession>, SessionFailure> {
         let context = &self.context;
         let stream = login::connect(&context.network, &context.address, context.tls.clone()).await?;
         // Only now: opening a bundle stores it, sealed again, which thousands of sessions must not do while none can
@@ -414,7 +443,8 @@ impl SessionSupervisor {
         let user = self.user.clone();
         let received = context.pool.read(move |db| push_seen::list(db, &user)).await?;
         let session = login::log_in(stream, PushLogin { android_id, security_token, received }).await;
-        Ok(Some((session.map_err(|error| failed(error.into()))?, bundle.uploaded_at)))
+        let session = session.map_err(|error| failed(error.into()))?;
+        Ok(Some(BundleSession { session, uploaded_at: bundle.uploaded_at, expires_at: bundle.expires_at }))
     }
 
     /// Ends when a staged bundle has logged in and has replaced the one in use; never, if there is none or it is
@@ -441,14 +471,16 @@ impl SessionSupervisor {
         let (user, now, pool) = (self.user.clone(), self.context.clock.now(), &self.context.pool);
         match self.log_in(&owner, Slot::Staged).await {
             Ok(None) => Ok(false),
-            Ok(Some((_, uploaded_at))) => {
+            Ok(Some(BundleSession { uploaded_at, .. })) => {
                 let promoted = pool.write(move |db| -> Result<_, DbError> {
                     push_refusals::settle(db, &user, uploaded_at)?;
                     let is_promoted = push_credentials::promote_staged(db, &user, uploaded_at, now)?;
                     push_registrations::end_replaced(db, &user, now)?;
                     Ok(is_promoted)
                 });
-                Ok(promoted.await?)
+                let is_promoted = promoted.await?;
+                self.report_path();
+                Ok(is_promoted)
             }
             Err(SessionFailure { refusal: Some(refusal), details, .. }) => {
                 log::warn!(user = self.user.as_str(); "a new bundle does not work, the old one stays: {details}");

@@ -1,7 +1,10 @@
-//! Actor: supervises one push session per stored credential, and is the only way from the API into the push worker.
+//! Actor: supervises one push session per stored credential, and is the only way from the API into the push worker. On a
+//! node of several, it has those sessions that are parts of the node.
 //! Starts a session for every stored credential, paced, and for every uploaded one, at once, on the threads for push
 //! sessions. Sessions report to the relay's hub what arrived, and never wait for this actor. Stops first when the
 //! service stops.
+
+mod taking_parts;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -16,16 +19,19 @@ use tokio::{
 };
 
 use crate::{
-    db::{push_credentials, start_reads::read_until_answered},
-    domain::{backoff::Backoff, ids::UserId},
+    db::{engine::pool::Db, paired_servers, push_credentials, start_reads::read_until_answered},
+    domain::{backoff::Backoff, fence::Fence, ids::UserId},
+    ownership::Ownership,
     panics::{self, Part},
     push::{
         context::PushContext,
         login_pacer,
+        owned_sessions::OwnedSessions,
         session_status::{PushCounts, PushSession, PushState, SessionFault, SessionStatus},
         session_supervisor,
         unstored::UnstoredPushes,
     },
+    relay::hub::{AlarmPathChanged, PushSessionsAt, ReadPushSession, ToConnection},
 };
 
 /// A user's credential was uploaded or removed: start, replace or end the session now.
@@ -70,6 +76,8 @@ pub struct PushWorker {
     /// Threads on which sessions live.
     arbiters: Vec<ArbiterHandle>,
     sessions: HashMap<UserId, SupervisedSession>,
+    /// `None`: this process is the only one that serves, and has all sessions.
+    owned: Option<OwnedSessions>,
     started: usize,
     sessions_loaded: bool,
 }
@@ -81,6 +89,8 @@ struct SupervisedSession {
     servers_changed: Arc<Notify>,
     /// Pushes that the next session of this user takes over.
     unstored: Arc<UnstoredPushes>,
+    /// The right by which it stores them, on a node of several.
+    fence: Option<Fence>,
 }
 
 impl Drop for SupervisedSession {
@@ -111,19 +121,26 @@ async fn keep_supervised(
     }
 }
 
-/// Starts the worker on the calling thread; its sessions live on these (at least one).
-pub fn start(context: Arc<PushContext>, arbiters: Vec<ArbiterHandle>) -> Addr<PushWorker> {
-    PushWorker { context, arbiters, sessions: HashMap::new(), started: 0, sessions_loaded: false }.start()
+/// Starts the worker on the calling thread; its sessions live on these (at least one). On a node of several, it has the
+/// sessions that are parts of the node.
+pub fn start(
+    context: Arc<PushContext>,
+    arbiters: Vec<ArbiterHandle>,
+    ownership: Option<Ownership>,
+) -> Addr<PushWorker> {
+    let (sessions, owned) = (HashMap::new(), ownership.map(OwnedSessions::new));
+    PushWorker { context, arbiters, sessions, owned, started: 0, sessions_loaded: false }.start()
 }
 
 impl PushWorker {
-    /// Starts the supervisor of a user's session, in place of one that may run.
+    /// Starts the supervisor of a user's session, in place of one that may run; not if another node has the session.
     fn supervise(&mut self, user: UserId, delay: Duration) {
+        let Some((context, fence)) = self.context_of(&user) else { return };
         let status = Arc::new(SessionStatus::connecting(self.context.clock.now()));
         let (supervisor, registration) = AbortHandle::new_pair();
         let servers_changed = Arc::new(Notify::new());
         let unstored = self.sessions.get(&user).map(|before| before.unstored.clone()).unwrap_or_default();
-        let (context, supervised, owner) = (self.context.clone(), status.clone(), user.clone());
+        let (supervised, owner) = (status.clone(), user.clone());
         let (changed, waiting) = (servers_changed.clone(), unstored.clone());
         self.arbiters[self.started % self.arbiters.len()].spawn_fn(move || {
             let supervised = async move {
@@ -133,8 +150,21 @@ impl PushWorker {
             actix::spawn(Abortable::new(supervised, registration).map(drop));
         });
         self.started += 1;
-        self.sessions.insert(user, SupervisedSession { status, supervisor, servers_changed, unstored });
+        self.sessions.insert(user, SupervisedSession { status, supervisor, servers_changed, unstored, fence });
         self.context.logins.set_sessions(self.sessions.len());
+    }
+
+    /// Lets the links of the user's servers look whether alarms come over them alone: by that they take turns where a game
+    /// server takes no more of them.
+    fn report_to_links(&self, user: UserId, ctx: &mut Context<Self>) {
+        let context = self.context.clone();
+        let report = async move {
+            let read = move |db: &mut Db| paired_servers::list_ids_for(db, &user);
+            for server in read_until_answered(&context.pool, &context.random, "paired servers", read).await {
+                context.hub.do_send(ToConnection { server, message: AlarmPathChanged });
+            }
+        };
+        ctx.spawn(report.into_actor(self));
     }
 }
 
@@ -142,6 +172,10 @@ impl Actor for PushWorker {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        if self.owned.is_some() {
+            self.context.hub.do_send(PushSessionsAt(ctx.address().recipient()));
+            return self.follow_parts(ctx);
+        }
         let context = self.context.clone();
         let users = async move {
             let query = push_credentials::list_users;
@@ -167,8 +201,12 @@ impl Actor for PushWorker {
 impl Handler<CredentialChanged> for PushWorker {
     type Result = ();
 
-    fn handle(&mut self, CredentialChanged { user }: CredentialChanged, _: &mut Self::Context) {
-        self.supervise(user, Duration::ZERO);
+    fn handle(&mut self, CredentialChanged { user }: CredentialChanged, ctx: &mut Self::Context) {
+        match self.owned {
+            Some(_) => self.read_uploads(ctx),
+            None => self.supervise(user.clone(), Duration::ZERO),
+        }
+        self.report_to_links(user, ctx);
     }
 }
 
@@ -199,6 +237,17 @@ impl Handler<PushSessions> for PushWorker {
             Some((user, session))
         });
         MessageResult(known.collect())
+    }
+}
+
+/// For another node.
+impl Handler<ReadPushSession> for PushWorker {
+    type Result = MessageResult<ReadPushSession>;
+
+    fn handle(&mut self, ReadPushSession { user }: ReadPushSession, _: &mut Self::Context) -> Self::Result {
+        let session = self.sessions.get(&user).and_then(|session| session.status.get());
+        // Its fields are plain.
+        MessageResult(Ok(serde_json::to_value(session).unwrap_or_default()))
     }
 }
 
