@@ -10,6 +10,7 @@ pub mod early_messages;
 pub mod emergencies;
 pub mod expiry_warnings;
 pub mod figures;
+pub mod gone_channels;
 pub mod orphaned_emergencies;
 pub mod outcomes;
 pub mod reached_users;

@@ -37,7 +37,7 @@ pub fn kind_at_origin(channel: &StoredChannel) -> KindAtOrigin {
     KindAtOrigin { kind: channel.kind.clone(), origin: channel.origin.clone() }
 }
 
-/// Sends a message. A panic on the way is a fault that may pass.
+/// Sends a message. A panic on the way is a transient fault.
 pub async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: SendableMessage) -> Attempted {
     if message.delivery.is_acknowledgement() && !channels.says_acknowledged(&message.channel) {
         return ended(message, DeliveryOutcome::Unsaid, OriginSign::Unasked);
@@ -64,7 +64,7 @@ pub async fn attempt(channels: Arc<Channels>, lane: ChannelLane, message: Sendab
 fn ended(message: SendableMessage, outcome: DeliveryOutcome, sign: OriginSign) -> Attempted {
     let SendableMessage { delivery, channel, .. } = message;
     let origin = kind_at_origin(&channel);
-    let ended = EndedAttempt { delivery, kind: channel.kind, target_hash: channel.target_hash, outcome };
+    let ended = EndedAttempt { delivery, channel, outcome };
     Attempted { ended, origin, sign }
 }
 
@@ -73,8 +73,15 @@ async fn send(
     lane: ChannelLane,
     message: &SendableMessage,
 ) -> Result<TakenMessage, ChannelFailure> {
+    if channels.gone.has(&message.channel) {
+        return Err(ChannelFault::Gone.into());
+    }
     let notice = channels.words(message);
-    channels.deliver(lane, &message.delivery.id, &message.channel, &notice).await
+    let sent = channels.deliver(lane, &message.delivery.id, &message.channel, &notice).await;
+    if matches!(sent, Err(ChannelFailure { fault: ChannelFault::Gone, .. })) {
+        channels.gone.note(&message.channel, channels.clock.moment());
+    }
+    sent
 }
 
 /// Reports the end of an attempt, and decides when the next one is.
@@ -102,7 +109,7 @@ fn outcome(
             }
             let attempts = u32::try_from(delivery.attempts).unwrap_or_default() + 1;
             let asked = retry_after.and_then(|pause| TimeDelta::from_std(pause).ok()).unwrap_or_default();
-            let pause = pause_after(attempts).filter(|_| fault.is_passing()).map(|pause| {
+            let pause = pause_after(attempts).filter(|_| fault.is_transient()).map(|pause| {
                 let pause = jittered(pause.to_std().unwrap_or_default(), channels.random.byte());
                 TimeDelta::from_std(pause).unwrap_or_default().max(asked)
             });

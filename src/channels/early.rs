@@ -2,6 +2,8 @@
 //! watches, by which channels and rules, is asked of the database if it still gives that, and known from memory otherwise.
 //! All that follows, such as the next steps and attempts, begins when the database has the alarm: its rows get the outcomes
 //! by the [ids of the messages](crate::db::notices::message_id).
+//!
+//! One node of several has the worker, and it alone knows that nothing came of an alarm that is stored.
 
 use std::{
     cell::RefCell,
@@ -39,9 +41,11 @@ use crate::{
         ids::UserId,
         incident::Incident,
         notice_step::{DrillFor, DueNotice, NoticeStep},
+        sweep::Sweep,
         time::{Moment, Timestamp},
         world_event::EventKind,
     },
+    ownership::{Ownership, sweeps},
     panics::{self, Part},
 };
 
@@ -64,14 +68,16 @@ const MOST_WAITING: usize = 5_000;
 const WAITS: TimeDelta = TimeDelta::minutes(1);
 
 /// Works until it is aborted.
-pub async fn run(channels: Arc<Channels>) {
+pub async fn run(channels: Arc<Channels>, ownership: Option<Ownership>) {
     let known = RefCell::default();
-    tokio::join!(remember(&channels, &known), send(channels.clone(), &known));
+    tokio::join!(remember(&channels, &known), send(channels.clone(), &known, ownership));
 }
 
 /// Keeps in memory who is reached.
 async fn remember(channels: &Channels, known: &RefCell<WatchersByServer>) {
     loop {
+        // Also at a node that has not the worker.
+        channels.forget_old();
         let changes = &channels.early_alarms.changes;
         let begun = changes.begin_reading();
         match panics::caught(Part::Channels, "", read_all(channels)).await {
@@ -116,10 +122,11 @@ pub(super) async fn read_all(channels: &Channels) -> Result<WatchersByServer, Db
 }
 
 /// Sends alarms as they come.
-pub(super) async fn send(channels: Arc<Channels>, known: &RefCell<WatchersByServer>) {
+pub(super) async fn send(channels: Arc<Channels>, known: &RefCell<WatchersByServer>, ownership: Option<Ownership>) {
     let (attempts, turns, asked_from) = (JoinSet::new(), LaneTurns::default(), Instant::now());
     let (stored, waiting) = (VecDeque::new(), VecDeque::new());
-    let mut sender = EarlySender { channels: channels.clone(), attempts, turns, stored, waiting, asked_from };
+    let mut sender =
+        EarlySender { channels: channels.clone(), ownership, attempts, turns, stored, waiting, asked_from };
     loop {
         let (next_look, are_any) = (sender.next_look(), !sender.stored.is_empty());
         select! {
@@ -144,6 +151,8 @@ pub(super) async fn send(channels: Arc<Channels>, known: &RefCell<WatchersByServ
 
 struct EarlySender {
     channels: Arc<Channels>,
+    /// On a node of several.
+    ownership: Option<Ownership>,
     attempts: JoinSet<Attempted>,
     turns: LaneTurns,
     /// Alarms that the database has, and since when.
@@ -179,7 +188,8 @@ impl EarlySender {
         let now = Instant::now();
         let is_over = |(since, _): &(Instant, EarlyAlarm)| *since + SENT_WITHIN <= now;
         let count = self.stored.iter().take_while(|stored| is_over(stored)).count();
-        let over = self.stored.drain(..count);
+        let is_worker_here = sweeps::is_here(Sweep::Channels, self.ownership.as_ref());
+        let over = self.stored.drain(..count).filter(|_| is_worker_here);
         over.filter(|(since, _)| !self.channels.has_looked_since(*since)).map(|(_, alarm)| alarm).collect()
     }
 
@@ -286,6 +296,7 @@ fn messages(
         server_name: watcher.server_name.clone(),
         subject: NoticeSubject::Raid(incident.clone().into()),
         replaces: None,
+        parts: Vec::new(),
     };
     of_step.map(message).collect()
 }

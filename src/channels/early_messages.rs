@@ -9,7 +9,7 @@ use std::{
 use chrono::TimeDelta;
 
 use crate::{
-    db::notices::{EndedAttempt, NoticeDelivery, NoticeKey},
+    db::notices::{DeliveryOutcome, EndedAttempt, NoticeDelivery, NoticeKey},
     domain::time::Moment,
 };
 
@@ -92,6 +92,21 @@ impl EarlyMessages {
         of_notice.filter_map(|message| message.ended.clone()).collect()
     }
 
+    /// The messages that repeat where they were sent, of notices for which this holds. Their receipts are taken out: each is
+    /// given once.
+    pub fn take_repeating(&self, holds: impl Fn(&NoticeKey) -> bool) -> Vec<EndedAttempt> {
+        let mut taken = Vec::new();
+        for EarlyMessage { notice, ended, .. } in self.lock().early.values_mut() {
+            let repeats = |ended: &&mut EndedAttempt| ended.repeating().is_some() && holds(notice);
+            let Some(ended) = ended.as_mut().filter(repeats) else { continue };
+            taken.push(ended.clone());
+            if let DeliveryOutcome::Accepted { receipt, .. } = &mut ended.outcome {
+                *receipt = None;
+            }
+        }
+        taken
+    }
+
     /// The rows have the outcomes of these: further attempts are from there.
     pub fn note_stored(&self, ended: &[EndedAttempt], now: Moment) {
         let mut known = self.lock();
@@ -116,7 +131,10 @@ impl EarlyMessages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{db::notices::DeliveryOutcome, domain::time::Timestamp};
+    use crate::{
+        db::channels::tests::channel,
+        domain::{channel::ChannelKind, time::Timestamp},
+    };
 
     fn at(second: i64) -> Moment {
         Timestamp::from_timestamp(second, 0).unwrap().into()
@@ -128,8 +146,7 @@ mod tests {
         let queued_at = at(0).stamp;
         EndedAttempt {
             delivery: NoticeDelivery { id, incident_id, user_id, channel_id, round: 0, attempts: 0, queued_at },
-            target_hash: String::new(),
-            kind: "ntfy".to_owned(),
+            channel: channel("channel", "user", ChannelKind::Ntfy, "target"),
             outcome: DeliveryOutcome::Accepted { status: Some(200), receipt: None },
         }
     }
@@ -163,6 +180,11 @@ mod tests {
             (1, 0),
             "an outcome waits for the database"
         );
+        assert!(messages.take_repeating(|_| true).is_empty(), "it has no receipt");
+        let accepted = DeliveryOutcome::Accepted { status: Some(200), receipt: Some("receipt".to_owned()) };
+        messages.end(EndedAttempt { outcome: accepted, ..ended("late") }, at(2));
+        assert!(messages.take_repeating(|_| false).is_empty());
+        assert_eq!([(); 2].map(|()| messages.take_repeating(|notice| notice.incident == "incident").len()), [1, 0]);
         messages.forget_old(at(90_000));
         assert!(messages.lock().early.is_empty());
     }

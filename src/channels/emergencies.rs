@@ -15,7 +15,7 @@ use crate::{
     clients::channels::ChannelFailure,
     db::{
         channels::{self, StoredChannel},
-        emergencies::{self, Emergencies, Emergency, EmergencyPlace},
+        emergencies::{self, Emergencies, Emergency, EmergencyPlace, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
         query_failures::log_failure,
     },
@@ -57,7 +57,7 @@ pub async fn run(channels: Arc<Channels>) {
         if let Err(error) = turn {
             let meaning = "repetitions of emergencies at Pushover are not ended yet";
             match error {
-                // That alarms wait for it is the line to have, which the worker of channels logs.
+                // The worker of channels logs that alarms wait for the database.
                 DbError::Unavailable(_) => log::debug!("{meaning}: {error}"),
                 _ => log_failure(meaning, &error),
             }
@@ -67,15 +67,26 @@ pub async fn run(channels: Arc<Channels>) {
 }
 
 impl Ending {
-    /// One that is not stored is ended once more.
-    async fn store(&mut self, Emergency { id, channel_id, .. }: Emergency) -> Result<(), DbError> {
-        self.turns.give_back(&channel_id);
-        self.channels.pool.write(move |db: &mut Db| emergencies::note_ended(db, &id)).await
+    /// Stores that this one has ended, and those that have since: all wait for the database once. One that is not stored is
+    /// ended once more.
+    async fn store(&mut self, first: Emergency) -> Result<(), DbError> {
+        let mut ended = vec![first];
+        while let Some(another) = self.attempts.try_join_next() {
+            ended.extend(another);
+        }
+        ended.iter().for_each(|one| self.turns.give_back(&one.channel_id));
+        let note = move |db: &mut Db| ended.iter().try_for_each(|one| emergencies::note_ended(db, &one.id));
+        self.channels.pool.write(note).await
     }
 
-    /// Begins to end those of deleted channels, as far as there is room.
+    /// Begins to end those of deleted channels, and those that rang from memory and were acknowledged since, as far as there is
+    /// room.
     fn begin_orphaned(&mut self) {
-        let mut waiting = self.channels.orphaned.take();
+        let (channels, now) = (&self.channels, self.channels.clock.now());
+        let acknowledged =
+            channels.early.take_repeating(|notice| channels.early_alarms.changes.is_acknowledged(notice));
+        channels.orphaned.add(acknowledged.iter().filter_map(|one| OrphanedEmergency::begun_by(one, now)));
+        let mut waiting = channels.orphaned.take();
         waiting.retain(|orphaned| !self.begin_one(&orphaned.emergency, &orphaned.channel));
         self.channels.orphaned.add(waiting);
     }
@@ -136,7 +147,7 @@ async fn cancel(channels: &Channels, emergency: &Emergency, channel: &StoredChan
         attempts += 1;
         let asked = failure.retry_after.and_then(|pause| TimeDelta::from_std(pause).ok()).unwrap_or_default();
         let (now, pause) = (channels.clock.moment(), asked.max(PAUSE));
-        if !failure.fault.is_passing() || attempts == ATTEMPTS || now.stamp + pause >= *until {
+        if !failure.fault.is_transient() || attempts == ATTEMPTS || now.stamp + pause >= *until {
             return Err(failure);
         }
         channels.clock.reach(now + pause).await;

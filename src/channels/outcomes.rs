@@ -1,28 +1,36 @@
 //! Outcomes of attempts, stored in batches. One that cannot be stored holds up no other.
 
 use crate::{
+    channels::orphaned_emergencies::OrphanedEmergencies,
     db::{
+        emergencies,
         engine::{
             error::DbError,
             pool::{Db, Pool},
         },
+        merged_notices,
         notices::{self, EndedAttempt},
     },
     domain::time::Timestamp,
 };
 
-/// Stores these outcomes. Returns the ids of the channels that are free again: not those of messages that are still due
-/// although they were sent.
-pub async fn store(pool: &Pool, ended: &[EndedAttempt], now: Timestamp) -> Result<Vec<String>, DbError> {
+/// Stores these outcomes; emergencies among them whose rows are gone are `orphaned`. Returns the ids of the channels that are
+/// free again: not those of messages that are still due although they were sent.
+pub async fn store(
+    pool: &Pool,
+    orphaned: &OrphanedEmergencies,
+    ended: &[EndedAttempt],
+    now: Timestamp,
+) -> Result<Vec<String>, DbError> {
     let channel = |attempt: &EndedAttempt| attempt.delivery.channel_id.clone();
-    match write(pool, ended.to_vec(), now).await {
+    match write(pool, orphaned, ended.to_vec(), now).await {
         Ok(()) => return Ok(ended.iter().map(channel).collect()),
         Err(error) if is_of_rows(&error) => {}
         Err(error) => return Err(error),
     }
     let mut free = Vec::new();
     for attempt in ended {
-        let stored = match write(pool, vec![attempt.clone()], now).await {
+        let stored = match write(pool, orphaned, vec![attempt.clone()], now).await {
             Err(error) if is_of_rows(&error) => end_alone(pool, attempt, error, now).await,
             stored => stored,
         };
@@ -35,8 +43,19 @@ pub async fn store(pool: &Pool, ended: &[EndedAttempt], now: Timestamp) -> Resul
     Ok(free)
 }
 
-async fn write(pool: &Pool, ended: Vec<EndedAttempt>, now: Timestamp) -> Result<(), DbError> {
-    pool.write(move |db: &mut Db| notices::note_outcomes(db, &ended, now)).await
+async fn write(
+    pool: &Pool,
+    orphaned: &OrphanedEmergencies,
+    ended: Vec<EndedAttempt>,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let store = move |db: &mut Db| {
+        merged_notices::adopt(db, &ended, now)?;
+        notices::note_outcomes(db, &ended, now)?;
+        emergencies::unkept(db, &ended, now)
+    };
+    orphaned.add(pool.write(store).await?);
+    Ok(())
 }
 
 async fn end_alone(pool: &Pool, attempt: &EndedAttempt, error: DbError, now: Timestamp) -> Result<(), DbError> {
@@ -50,7 +69,7 @@ async fn end_alone(pool: &Pool, attempt: &EndedAttempt, error: DbError, now: Tim
 fn is_of_rows(error: &DbError) -> bool {
     match error {
         DbError::NotFound | DbError::Conflict | DbError::Query(_) | DbError::Malformed(_) | DbError::Panicked => true,
-        DbError::Unavailable(_) | DbError::Damaged(_) | DbError::NewerSchema(_) => false,
+        DbError::Unavailable(_) | DbError::Damaged(_) | DbError::NewerSchema(_) | DbError::Fenced => false,
     }
 }
 
@@ -92,8 +111,7 @@ mod tests {
         let fault = ChannelFault::Unavailable;
         let outcome = DeliveryOutcome::Failed { status: None, fault, retry_at: Some(later(60)) };
         let attempt = |message: notice_messages::SendableMessage| EndedAttempt {
-            target_hash: message.channel.target_hash,
-            kind: message.channel.kind,
+            channel: message.channel,
             delivery: message.delivery,
             outcome: outcome.clone(),
         };
@@ -112,7 +130,7 @@ mod tests {
                 Ok(diesel::sql_query(spoil).execute(db)?)
             };
             pool.write_blocking(spoil).unwrap();
-            let mut free = actix::System::new().block_on(store(pool, &ended, later(1))).unwrap();
+            let mut free = actix::System::new().block_on(store(pool, &Default::default(), &ended, later(1))).unwrap();
             free.sort_unstable();
             assert_eq!(free, USERS);
             let states = USERS.map(|user| {
@@ -122,6 +140,26 @@ mod tests {
             });
             let queued = ("queued".to_owned(), 1);
             assert_eq!(states, [queued.clone(), ("failed".to_owned(), 0), queued]);
+        });
+    }
+
+    #[test]
+    fn an_emergency_is_ended_whose_channel_was_deleted_while_it_was_under_way() {
+        testing::on_each_database(|pool| {
+            let mut ended = failed(pool);
+            for attempt in &mut ended {
+                let id = attempt.channel.id.clone();
+                attempt.channel.kind = ChannelKind::Pushover.word().to_owned();
+                attempt.outcome = DeliveryOutcome::Accepted { status: Some(200), receipt: Some(format!("r{id}")) };
+            }
+            let delete = |db: &mut Db| emergencies::delete_channel(db, &"bob".into(), &"bob".into(), later(1));
+            assert_eq!(pool.write_blocking(delete).unwrap(), (true, vec![]), "it has not begun");
+            let orphaned = OrphanedEmergencies::default();
+            actix::System::new().block_on(store(pool, &orphaned, &ended, later(2))).unwrap();
+            let receipts = orphaned.take().into_iter().map(|one| (one.channel.id, one.emergency.receipt.unwrap()));
+            assert_eq!(receipts.collect::<Vec<_>>(), [("bob".to_owned(), "rbob".to_owned())]);
+            let over = pool.read_blocking(|db| emergencies::over(db, later(3), None, 9)).unwrap();
+            assert_eq!(over, emergencies::Emergencies::default(), "the others go on");
         });
     }
 }

@@ -11,7 +11,7 @@ use tokio::{
 use url::Url;
 
 use crate::{
-    channels::{early_messages::EarlyMessages, orphaned_emergencies::OrphanedEmergencies},
+    channels::{early_messages::EarlyMessages, gone_channels::GoneChannels, orphaned_emergencies::OrphanedEmergencies},
     clients::channels::{ChannelClient, ChannelFailure, TakenMessage},
     clock::Clock,
     config::PublicUrls,
@@ -64,6 +64,8 @@ pub struct Channels {
     /// Alarms that are sent before the database has them, and their messages.
     pub early_alarms: Arc<EarlyAlarms>,
     pub early: EarlyMessages,
+    /// Channels whose end the database may not have yet.
+    pub gone: GoneChannels,
     /// Emergencies of channels that are gone.
     pub orphaned: OrphanedEmergencies,
 }
@@ -81,6 +83,19 @@ impl Channels {
         }
         let mut since = self.failing_since.lock().unwrap_or_else(PoisonError::into_inner);
         *since = if is_good { None } else { Some(since.unwrap_or(began)) };
+    }
+
+    /// Forgets early messages, changes and gone channels that no row or memory asks for any longer.
+    pub fn forget_old(&self) {
+        let now = self.clock.moment();
+        self.early.forget_old(now);
+        self.early_alarms.changes.forget_old(now);
+        self.gone.forget_old(now);
+    }
+
+    /// The worker of this process looks no longer.
+    pub fn forget_looks(&self) {
+        *self.failing_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// True if a look of the worker that was good began then or later.
@@ -195,8 +210,8 @@ impl Channels {
                     _ => NoticeEvent::Repeated,
                 };
                 let user = UserId::from(message.delivery.user_id.as_str());
-                let replaces = message.replaces.clone();
-                AlarmNotice { replaces, ..self.of_raid(event, incident, (server, name), &user) }
+                let (replaces, parts) = (message.replaces.clone(), message.parts.clone());
+                AlarmNotice { replaces, parts, ..self.of_raid(event, incident, (server, name), &user) }
             }
             NoticeSubject::Event(event) => self.of_event(&message.delivery.incident_id, event, (server, name)),
         }
@@ -215,6 +230,7 @@ impl Channels {
             replaces: None,
             kind: EventKind::Raid,
             incident: stored.id.clone(),
+            parts: Vec::new(),
             server_id: server_id.to_owned(),
             server_name: server_name.to_owned(),
             alarm_name,
@@ -227,7 +243,7 @@ impl Channels {
             drill,
             url: self.urls.frontend.at(&dashboard_at(server_id, place.x.zip(place.y))),
             ack_url: (event != NoticeEvent::Acknowledged)
-                .then(|| self.urls.base.at(&format!("/a/{}", self.links.token(&stored.id, user)))),
+                .then(|| self.urls.base.at(&format!("/a/{}", self.links.token(&stored.id, user, &server_id.into())))),
         }
     }
 
@@ -238,6 +254,7 @@ impl Channels {
             replaces: None,
             kind,
             incident: id.to_owned(),
+            parts: Vec::new(),
             server_id: server_id.to_owned(),
             server_name: server_name.to_owned(),
             alarm_name: title,
@@ -297,6 +314,7 @@ impl Channels {
             replaces: None,
             kind: EventKind::Gap,
             incident: id,
+            parts: Vec::new(),
             server_id: String::new(),
             server_name: SERVICE.to_owned(),
             alarm_name: "Test".to_owned(),

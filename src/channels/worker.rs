@@ -21,7 +21,11 @@ use crate::{
         sender::Channels,
     },
     db::{
+        channels,
+        early_changes::EndedWay,
+        emergencies::OrphanedEmergency,
         engine::{error::DbError, pool::Db},
+        merged_notices,
         notice_messages::{self, DueMessages, HeldMessages, SendableMessage},
         notice_steps::{self, StepsMade, TooLateMessage},
         notice_subjects::NoticeSubject,
@@ -46,6 +50,9 @@ const AFTER_FAILURE: Duration = Duration::from_secs(2);
 const CLOCK_STEP: TimeDelta = TimeDelta::seconds(2);
 /// Steps of one transaction, and outcomes: other writers wait for it.
 const BATCH: usize = 250;
+/// Messages that a look passes over in a lane, because only the journal has their acknowledgements. Beyond them, others in
+/// that lane wait until the database has these.
+const MOST_PASSED_OVER: usize = 4_096;
 /// For so long the first outcome waits for others.
 const GATHERED_FOR: Duration = Duration::from_millis(20);
 
@@ -63,9 +70,20 @@ struct Worker {
     users: ReachedUsers,
 }
 
+/// This process looks after the messages, until it is dropped.
+struct LooksHere(Arc<Channels>);
+
+impl Drop for LooksHere {
+    fn drop(&mut self) {
+        self.0.forget_looks();
+    }
+}
+
 /// Works until it is aborted.
 pub async fn run(channels: Arc<Channels>) {
     let users = ReachedUsers::new(channels.clock.moment());
+    // Another node that goes on says how its looks end.
+    let _looks_here = LooksHere(channels.clone());
     let (attempts, turns) = (JoinSet::new(), LaneTurns::default());
     let origins = HeldOrigins::default();
     let mut worker = Worker { channels, attempts, turns, origins, ended: Vec::new(), seen: None, users };
@@ -123,7 +141,8 @@ impl Worker {
         self.ended.push(ended);
     }
 
-    fn report_outcome(&mut self, EndedAttempt { delivery, kind, outcome, .. }: &EndedAttempt, now: Moment) {
+    fn report_outcome(&mut self, EndedAttempt { delivery, channel, outcome }: &EndedAttempt, now: Moment) {
+        let kind = channel.kind.as_str();
         let (user, incident, channel) = (&*delivery.user_id, &*delivery.incident_id, &*delivery.channel_id);
         match outcome {
             DeliveryOutcome::Accepted { .. } => self.users.note_accepted(user, now),
@@ -134,7 +153,7 @@ impl Worker {
             }
             DeliveryOutcome::Failed { status, fault, .. } => {
                 if self.users.note_failed(user, now) {
-                    let (fault, kind, round) = (fault.word(), kind.as_str(), delivery.round);
+                    let (fault, round) = (fault.word(), delivery.round);
                     log::warn!(incident, channel, kind, round, status:?, fault; "an alarm did not get through");
                 }
             }
@@ -145,8 +164,6 @@ impl Worker {
         let Some(MinuteReport { counts, unsaid }) = self.users.report(self.channels.clock.moment()) else { return };
         figures::set_users(counts);
         figures::set_held_origins(self.origins.forget_old(self.channels.clock.moment()));
-        self.channels.early.forget_old(self.channels.clock.moment());
-        self.channels.early_alarms.changes.forget_old(self.channels.clock.moment());
         if unsaid > 0 {
             let (reached, unreached) = (counts.reached, counts.unreached);
             log::warn!(messages = unsaid, reached, unreached; "more alarms did not get through within a minute");
@@ -170,7 +187,12 @@ impl Worker {
         let now = self.channels.clock.moment();
         let is_set_back = match self.seen {
             Some(seen) => now.set_back_since(seen) > CLOCK_STEP,
-            None => self.channels.pool.read(move |db: &mut Db| notices::are_any_ahead(db, now.stamp)).await?,
+            None => {
+                let clock = self.channels.clock.clone();
+                // By the time of the reading: what was stored while it waited for its turn is not ahead.
+                let is_ahead = move |db: &mut Db| notices::are_any_ahead(db, clock.now() + CLOCK_STEP);
+                self.channels.pool.read(is_ahead).await?
+            }
         };
         if is_set_back {
             let notices = self.channels.pool.write(move |db: &mut Db| notices::hasten_all(db, now.stamp)).await?;
@@ -185,12 +207,23 @@ impl Worker {
         while !self.ended.is_empty() {
             let outcomes: Vec<EndedAttempt> = self.ended.iter().take(BATCH).cloned().collect();
             let (count, now) = (outcomes.len(), self.channels.clock.now());
-            let free = outcomes::store(&self.channels.pool, &outcomes, now).await?;
+            let (pool, orphaned) = (&self.channels.pool, &self.channels.orphaned);
+            let free = outcomes::store(pool, orphaned, &outcomes, now).await?;
+            self.note_gone_stored(&outcomes);
             self.ended.drain(..count);
             free.iter().for_each(|channel| self.turns.give_back(channel));
             self.channels.news.notify_waiters();
         }
         Ok(())
+    }
+
+    /// The database has these outcomes: a channel that is gone is so for all who read it from now on, and for a memory from
+    /// before.
+    fn note_gone_stored(&self, stored: &[EndedAttempt]) {
+        for EndedAttempt { channel, .. } in stored.iter().filter(|attempt| attempt.is_gone()) {
+            self.channels.early_alarms.changes.end(EndedWay::Channel(channel.id()));
+            self.channels.gone.note_stored(channel);
+        }
     }
 
     /// Stores what came of messages that were sent early, as far as their rows are there by now, or are made by no step.
@@ -203,8 +236,14 @@ impl Worker {
             let sent = batch.iter().map(|attempt| &attempt.delivery);
             let made = self.make_sent(sent.filter(|sent| !rows.contains_key(&sent.id)).cloned().collect()).await?;
             rows.extend(made.into_iter().map(|row| (row.id.clone(), row)));
+            let unmade = || batch.iter().filter(|attempt| !rows.contains_key(&attempt.delivery.id));
+            let incidents: BTreeSet<String> = unmade().map(|attempt| attempt.delivery.incident_id.clone()).collect();
+            let parts = self.channels.pool.read(move |db: &mut Db| merged_notices::parts_among(db, &incidents)).await?;
+            self.forget_gone(unmade()).await?;
             let of_row = |attempt: &EndedAttempt| {
-                let delivery = rows.get(&attempt.delivery.id)?.clone();
+                // One of a part has a row of the whole by now, or gets one.
+                let of_part = || parts.contains_key(&attempt.delivery.incident_id).then_some(&attempt.delivery);
+                let delivery = rows.get(&attempt.delivery.id).or_else(of_part)?.clone();
                 Some(EndedAttempt { delivery, ..attempt.clone() })
             };
             let stored: Vec<EndedAttempt> = batch.iter().filter_map(of_row).collect();
@@ -212,11 +251,31 @@ impl Worker {
                 continue;
             }
             let now = self.channels.clock.moment();
-            outcomes::store(&self.channels.pool, &stored, now.stamp).await?;
+            outcomes::store(&self.channels.pool, &self.channels.orphaned, &stored, now.stamp).await?;
+            self.note_gone_stored(&stored);
             stored.iter().for_each(|attempt| self.report_outcome(attempt, now));
             self.channels.early.note_stored(&stored, now);
             self.channels.news.notify_waiters();
         }
+        Ok(())
+    }
+
+    /// Forgets those of these messages, sent early, whose channels were deleted: no row of them comes. What repeats there is
+    /// ended.
+    async fn forget_gone(&self, sent: impl Iterator<Item = &EndedAttempt>) -> Result<(), DbError> {
+        let mut sent: Vec<EndedAttempt> = sent.cloned().collect();
+        if sent.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = sent.iter().map(|attempt| attempt.channel.id.clone()).collect();
+        let read = move |db: &mut Db| channels::get_all(db, &ids.iter().map(String::as_str).collect::<Vec<_>>());
+        let known: BTreeSet<String> =
+            self.channels.pool.read(read).await?.into_iter().map(|channel| channel.id).collect();
+        sent.retain(|attempt| !known.contains(&attempt.channel.id));
+        let now = self.channels.clock.moment();
+        self.channels.orphaned.add(sent.iter().filter_map(|one| OrphanedEmergency::begun_by(one, now.stamp)));
+        self.channels.early.note_stored(&sent, now);
+        self.channels.news.notify_waiters();
         Ok(())
     }
 
@@ -295,19 +354,25 @@ impl Worker {
     async fn begin_due(&mut self) -> Result<bool, DbError> {
         let before = self.attempts.len();
         for lane in ChannelLane::ALL {
-            // Each time those are passed over that have no turn any longer.
-            while self.begin_in(lane).await? {}
+            let mut passed_over = Vec::new();
+            // Each time those are passed over that have no turn any longer, or are acknowledged.
+            while self.begin_in(lane, &mut passed_over).await? {}
         }
         Ok(self.attempts.len() > before)
     }
 
-    /// Begins a batch of this lane; true if others may have a turn in the place of some of it.
-    async fn begin_in(&mut self, lane: ChannelLane) -> Result<bool, DbError> {
+    /// Begins a batch of this lane, without those that were `passed_over`; true if others may have a turn in the place of
+    /// some of it.
+    async fn begin_in(&mut self, lane: ChannelLane, passed_over: &mut Vec<String>) -> Result<bool, DbError> {
         let moment = self.channels.clock.moment();
-        let (load, now) = (LaneLoad { origins: self.origins.held(moment), ..self.turns.load(lane) }, moment.stamp);
+        let (origins, messages) = (self.origins.held(moment), passed_over.clone());
+        let (load, now) = (LaneLoad { origins, messages, ..self.turns.load(lane) }, moment.stamp);
         if load.room == 0 {
             return Ok(false);
         }
+        // Many may be acknowledged: a few readings pass over all of them.
+        let room = if passed_over.is_empty() { load.room } else { load.room.max(BATCH) };
+        let load = LaneLoad { room, ..load };
         let read = move |db: &mut Db| notice_messages::due(db, now, lane, &load);
         let DueMessages { sendable, over, unreadable } = self.channels.pool.read(read).await?;
         self.end_unreadable(unreadable, now).await?;
@@ -316,9 +381,16 @@ impl Worker {
             report_too_late(&self.channels.pool.write(end).await?);
             self.channels.news.notify_waiters();
         }
-        let (due, mut begun) = (sendable.len(), 0);
+        let (due, mut begun, before) = (sendable.len(), 0, passed_over.len());
         for message in sendable {
-            let SendableMessage { channel, .. } = &message;
+            let SendableMessage { channel, delivery, .. } = &message;
+            // The journal has that, and the database soon. Until then they keep no place.
+            if !delivery.is_aside() && self.channels.early_alarms.changes.is_acknowledged(&delivery.key()) {
+                if passed_over.len() < MOST_PASSED_OVER {
+                    passed_over.push(delivery.id.clone());
+                }
+                continue;
+            }
             if !self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
                 continue;
             }
@@ -334,7 +406,7 @@ impl Worker {
             begun += 1;
             self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
         }
-        Ok(0 < begun && begun < due)
+        Ok(begun < due && (begun > 0 || passed_over.len() > before))
     }
 }
 

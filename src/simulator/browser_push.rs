@@ -145,7 +145,7 @@ impl BrowserPushService {
         self.shared.books().refused.clone()
     }
 
-    /// Sets the faults.
+    /// From now on pushes meet these faults.
     pub fn set_faults(&self, faults: DeliveryFaults) {
         self.shared.faults.set(faults);
     }

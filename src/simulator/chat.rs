@@ -28,7 +28,7 @@ use crate::{
     simulator::{command_limits, loopback_client::loopback_client},
 };
 
-/// Token of the bot.
+/// Token with which the bot calls the platform.
 pub const BOT_TOKEN: &str = "simulated.bot.token";
 /// Id of the bot's application.
 pub const APPLICATION: &str = "110000000000000001";
@@ -169,7 +169,7 @@ impl ChatService {
         self.shared.books().interactions_url = url;
     }
 
-    /// Sets the faults.
+    /// From now on the platform has these faults.
     pub fn set_faults(&self, faults: ChatFaults) {
         self.shared.books().faults = faults;
     }

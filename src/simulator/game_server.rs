@@ -58,7 +58,7 @@ const REFUSALS_AT_ONCE: usize = 64;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Options of a server.
+/// Address, world, players and pace of a simulated game server.
 pub struct GameServerOptions {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,

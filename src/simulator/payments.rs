@@ -74,7 +74,7 @@ impl PaymentService {
         self.shared.delivery.set_url(url);
     }
 
-    /// Sets the faults.
+    /// From now on the provider has these faults.
     pub fn set_faults(&self, faults: PaymentFaults) {
         *self.shared.faults() = faults;
     }

@@ -199,7 +199,7 @@ impl PlayerStatsService {
         state.players.iter_mut().filter(called_so).for_each(|player| player.habit = habit);
     }
 
-    /// Sets the faults.
+    /// From now on questions are answered with these faults.
     pub fn set_faults(&self, faults: PlayerStatsFaults) {
         self.shared.state().faults = faults;
     }

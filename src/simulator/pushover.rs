@@ -14,7 +14,7 @@ const KEPT: usize = 1_000;
 /// Digits of a receipt.
 const RECEIPT: usize = 30;
 
-/// A message.
+/// A message as the API of Pushover takes it.
 #[derive(Deserialize)]
 pub struct PushoverMessage {
     pub token: String,

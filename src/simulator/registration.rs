@@ -109,7 +109,7 @@ impl RegistrationSites {
         ]
     }
 
-    /// Sets the faults.
+    /// From now on the sites answer with these faults.
     pub fn set_faults(&self, faults: RegistrationFaults) {
         self.shared.books().faults = faults;
     }

@@ -12,9 +12,10 @@ use crate::{
     clock::Clock,
     crypto::random::Random,
     db::engine::pool::Pool,
-    domain::{fair_budget::FairBudget, ids::UserId},
+    domain::{fair_budget::FairBudget, ids::UserId, sweep::Sweep},
     net::Names,
-    relay::hub::PlayerSeen,
+    ownership::{Ownership, sweeps},
+    relay::hub::PlayersSeen,
 };
 
 /// Built once, shared by all.
@@ -30,10 +31,17 @@ pub struct TrackingContext {
     /// Between two looks at a game server.
     pub poll_every: Duration,
     /// Receives who came and went, once it is stored.
-    pub hub: Recipient<PlayerSeen>,
+    pub hub: Recipient<PlayersSeen>,
+    /// On a node of several.
+    pub ownership: Option<Ownership>,
 }
 
 impl TrackingContext {
+    /// True if this process is to look at game servers, and not another node.
+    pub fn looks_here(&self) -> bool {
+        sweeps::is_here(Sweep::Tracking, self.ownership.as_ref())
+    }
+
     /// Pays for one request that serves these users; false if the budget is spent.
     pub fn pay(&self, payers: &[UserId]) -> bool {
         let paid = self.budget().take(payers, self.clock.now());

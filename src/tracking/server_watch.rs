@@ -30,7 +30,7 @@ use crate::{
         world_event::{EventKind, WorldEvent},
     },
     panics::{self, Part},
-    relay::hub::PlayerSeen,
+    relay::hub::{PLAYERS_AT_ONCE, PlayerSeen, PlayersSeen},
     tracking::context::TrackingContext,
 };
 
@@ -99,6 +99,10 @@ pub async fn watch(
     let mut backoff = Backoff::between(context.poll_every, longest);
     let mut failed = false;
     loop {
+        if !context.looks_here() {
+            sleep(context.poll_every).await;
+            continue;
+        }
         let servers = pairings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let looked =
             panics::caught(Part::Tracking, &place.address, look_once(&context, &place, servers, &report)).await;
@@ -173,8 +177,9 @@ async fn look_once(
         server_matches::polled(db, &place.address, place.port, hidden, now)?;
         if hidden { Ok(Vec::new()) } else { store_look(db, &servers, &online, known_at, now) }
     });
-    for seen in stored.await? {
-        context.hub.do_send(seen);
+    let mut seen = stored.await?.into_iter().peekable();
+    while seen.peek().is_some() {
+        context.hub.do_send(PlayersSeen(seen.by_ref().take(PLAYERS_AT_ONCE).collect()));
     }
     Ok(LookOutcome::Known)
 }

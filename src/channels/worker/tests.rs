@@ -1,3 +1,5 @@
+//! Above 500 lines: the tests of one worker, which share its other side.
+
 use std::{cell::RefCell, collections::BTreeMap};
 
 use chrono::TimeDelta;
@@ -22,6 +24,7 @@ use crate::{
         channels,
         early_alarms::EarlyAlarm,
         early_changes::EndedWay,
+        emergencies,
         engine::pool::Pool,
         incidents::{self, StoredIncident},
         notices::NoticeDeliveryState,
@@ -31,8 +34,11 @@ use crate::{
     domain::{
         channel::ChannelTarget,
         escalation::{AlarmRules, QUIET_AFTER},
+        fence::Fence,
         ids::UserId,
+        sweep::Sweep,
     },
+    ownership::NodeSeat,
     vault::Vault,
 };
 
@@ -63,6 +69,8 @@ impl Drop for Receiver {
 
 const FIRST: &str = "first.example";
 const SECOND: &str = "second.example";
+/// Each channel at this host is gone.
+const GONE: &str = "gone.example";
 
 impl Receiver {
     /// Users with a server each, and channels at these hosts, one after the other.
@@ -77,11 +85,13 @@ impl Receiver {
                 let host = Url::parse(&request.url).unwrap().host_str().unwrap().to_owned();
                 let id = request.headers.iter().find(|(name, _)| *name == "webhook-id").unwrap().1.clone();
                 let is_first = host == FIRST;
+                let status = if host == GONE { StatusCode::GONE } else { StatusCode::OK };
                 sender.send((host, id)).unwrap();
                 if is_first {
                     answered.wait_for(|answers| *answers).await.unwrap();
                 }
-                let answer = ChannelAnswer { status: StatusCode::OK, retry_after: None, receipt: None };
+                let receipt = Some("receipt".to_owned());
+                let answer = ChannelAnswer { status, retry_after: None, receipt };
                 (!is_first || *taken.borrow()).then_some(answer)
             }
             .boxed_local()
@@ -102,6 +112,7 @@ impl Receiver {
             failing_since: Default::default(),
             early_alarms: Default::default(),
             early: Default::default(),
+            gone: Default::default(),
             orphaned: Default::default(),
         });
         for user in (0..USERS).map(|number| format!("user{number}")) {
@@ -148,18 +159,23 @@ impl Receiver {
 impl Receiver {
     /// Waits until no message waits.
     async fn all_stored(&self) {
+        self.until_waiting(0).await;
+    }
+
+    /// Waits until this many messages wait.
+    async fn until_waiting(&self, count: i64) {
         let stored = async {
             loop {
                 let settled = self.channels.settled();
                 tokio::pin!(settled);
                 settled.as_mut().enable();
-                if self.channels.pool.read(notices::waiting).await.is_ok_and(|waiting| waiting.messages == 0) {
+                if self.channels.pool.read(notices::waiting).await.is_ok_and(|waiting| waiting.messages == count) {
                     return;
                 }
                 settled.await;
             }
         };
-        timeout(PATIENCE, stored).await.expect("all are stored");
+        timeout(PATIENCE, stored).await.unwrap_or_else(|_| panic!("{count} wait"));
     }
 }
 
@@ -257,10 +273,26 @@ impl Receiver {
         let known = RefCell::new(early::read_all(&channels).await.unwrap());
         rename(pool, "channels", "channels_away").await;
         (0..USERS).for_each(|number| channels.early_alarms.add(early_alarm("raid", number)));
-        let sending = actix::spawn(async move { early::send(channels, &known).await });
+        let sending = actix::spawn(async move { early::send(channels, &known, None).await });
         self.until(SECOND, USERS).await;
         rename(pool, "channels_away", "channels").await;
         sending
+    }
+
+    /// Waits until this holds for the outcomes of early messages that wait for their rows.
+    async fn until_early(&self, holds: impl Fn(&[EndedAttempt]) -> bool) {
+        let waited = async {
+            loop {
+                let settled = self.channels.settled();
+                tokio::pin!(settled);
+                settled.as_mut().enable();
+                if holds(&self.channels.early.ended()) {
+                    return;
+                }
+                settled.await;
+            }
+        };
+        timeout(PATIENCE, waited).await.unwrap_or_else(|_| panic!("{:?}", self.channels.early));
     }
 
     /// Waits until all messages of the alarms are stored as accepted.
@@ -300,6 +332,33 @@ fn alarms_that_no_database_gives_ring_from_memory_and_once() {
     testing::on_each_database(|pool| actix::System::new().block_on(ring_from_memory(pool)));
 }
 
+/// Alarms are stored at a node, and the worker is at another one.
+async fn leave_what_is_stored_to_the_worker(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    receiver.worker.abort();
+    let channels = receiver.channels.clone();
+    let known = RefCell::new(early::read_all(&channels).await.unwrap());
+    let channel = pool.read(|db: &mut Db| channels::list(db, &"user1".into())).await.unwrap()[0].id();
+    tokio::time::pause();
+    let (seat, ownership) = NodeSeat::new("here");
+    let sender = channels.clone();
+    let sending = actix::spawn(async move { early::send(sender, &known, Some(ownership)).await });
+    let ring = |number| channels.early_alarms.add(EarlyAlarm { is_stored: true, ..early_alarm("raid", number) });
+    ring(0);
+    sleep(Duration::from_secs(10)).await;
+    seat.seat([Arc::new(Fence { part: Sweep::Channels.part(), node: "here-1".into(), number: 1 })]);
+    ring(1);
+    receiver.until(SECOND, 1).await;
+    sending.abort();
+    let sent: Vec<&String> = receiver.seen[SECOND].keys().collect();
+    assert_eq!(sent, [&notices::message_id("raid1", &channel, 0)], "the first one is for the other node");
+}
+
+#[test]
+fn a_stored_alarm_of_a_node_without_the_worker_rings_there_only() {
+    testing::on_each_database(|pool| actix::System::new().block_on(leave_what_is_stored_to_the_worker(pool)));
+}
+
 /// Alarms become quiet while their messages wait for others.
 async fn become_quiet_while_waiting(pool: &Pool) {
     let mut receiver = Receiver::start(pool, &[FIRST], true);
@@ -312,7 +371,7 @@ async fn become_quiet_while_waiting(pool: &Pool) {
         channels.early_alarms.add(alarm);
     }
     let (sender, known) = (channels.clone(), RefCell::default());
-    let sending = actix::spawn(async move { early::send(sender, &known).await });
+    let sending = actix::spawn(async move { early::send(sender, &known, None).await });
     let at_once = ChannelLane::Unproven.at_once_to_host();
     receiver.until(FIRST, at_once).await;
 
@@ -351,7 +410,7 @@ async fn end_ways_of_memory(pool: &Pool) {
     changes.end(EndedWay::Guest("user5".into(), "another".into()));
     (0..=5).for_each(|number| channels.early_alarms.add(early_alarm("raid", number)));
     let sender = channels.clone();
-    let sending = actix::spawn(async move { early::send(sender, &known).await });
+    let sending = actix::spawn(async move { early::send(sender, &known, None).await });
     receiver.until(SECOND, 1).await;
     sending.abort();
     rename(pool, "channels_away", "channels").await;
@@ -363,6 +422,45 @@ async fn end_ways_of_memory(pool: &Pool) {
 #[test]
 fn nothing_rings_from_memory_by_a_way_that_has_ended_since() {
     testing::on_each_database(|pool| actix::System::new().block_on(end_ways_of_memory(pool)));
+}
+
+/// Channels answer that they are gone, and the database has that later.
+async fn end_by_answers(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[GONE], true);
+    let channels = receiver.channels.clone();
+    let known = RefCell::new(early::read_all(&channels).await.unwrap());
+    rename(pool, "channels", "channels_away").await;
+    let ring = |incident, number| channels.early_alarms.add(early_alarm(incident, number));
+    let sender = channels.clone();
+    let sending = actix::spawn(async move { early::send(sender, &known, None).await });
+    ring("raid", 0);
+    receiver.until_early(|ended| ended.len() == 1).await;
+    // The database does not have it yet, and has this before an alarm from memory.
+    ring("another", 0);
+    receiver.until_early(|ended| ended.len() == 2).await;
+    assert!(channels.early.ended().iter().all(EndedAttempt::is_gone));
+    rename(pool, "channels_away", "channels").await;
+    receiver.ring("raid", 0..1);
+    receiver.until_early(|ended| ended.iter().all(|attempt| attempt.delivery.incident_id != "raid0")).await;
+    rename(pool, "channels", "channels_away").await;
+    ring("third", 0);
+    ring("raid", 1);
+    receiver.until(GONE, 2).await;
+    sending.abort();
+    rename(pool, "channels_away", "channels").await;
+    let mut expected = Vec::new();
+    for number in 0..2 {
+        let user = UserId::from(format!("user{number}").as_str());
+        let channel = pool.read(move |db: &mut Db| channels::list(db, &user)).await.unwrap()[0].id();
+        expected.push(notices::message_id(&format!("raid{number}"), &channel, 0));
+    }
+    expected.sort_unstable();
+    assert_eq!(receiver.seen[GONE].keys().cloned().collect::<Vec<_>>(), expected, "each was asked once");
+}
+
+#[test]
+fn a_channel_that_is_gone_is_tried_again_neither_before_nor_after_that_is_stored() {
+    testing::on_each_database(|pool| actix::System::new().block_on(end_by_answers(pool)));
 }
 
 /// Users acknowledge what rang from memory before the database has a message of it.
@@ -388,6 +486,65 @@ async fn acknowledge_from_memory(pool: &Pool) {
 #[test]
 fn what_rang_from_memory_and_was_acknowledged_at_once_has_its_outcome() {
     testing::on_each_database(|pool| actix::System::new().block_on(acknowledge_from_memory(pool)));
+}
+
+/// Users acknowledge two alarms each, which only the journal has: more messages than a lane has room for.
+async fn acknowledge_in_the_journal(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    let kept = 2 * USERS;
+    assert!(kept > ChannelLane::Unproven.at_once());
+    for (incident, number) in ["raid", "another"].iter().flat_map(|raid| (0..USERS).map(move |number| (raid, number))) {
+        let notice =
+            NoticeKey { incident: format!("{incident}{number}"), user: format!("user{number}").as_str().into() };
+        receiver.channels.early_alarms.changes.keep_acknowledged(notice, receiver.clock.moment());
+    }
+    receiver.ring("raid", 0..USERS);
+    receiver.ring("another", 0..USERS);
+    receiver.until_waiting(kept as i64).await;
+    receiver.clock.advance(TimeDelta::seconds(1));
+    receiver.ring("later", USERS - 1..USERS);
+    receiver.until(SECOND, 1).await;
+    let user = UserId::from(format!("user{}", USERS - 1).as_str());
+    let channel = pool.read(move |db: &mut Db| channels::list(db, &user)).await.unwrap()[0].id();
+    let sent: Vec<&String> = receiver.seen[SECOND].keys().collect();
+    assert_eq!(sent, [&notices::message_id(&format!("later{}", USERS - 1), &channel, 0)]);
+}
+
+#[test]
+fn messages_whose_acknowledgement_only_the_journal_has_hold_up_no_other() {
+    testing::on_each_database(|pool| actix::System::new().block_on(acknowledge_in_the_journal(pool)));
+}
+
+/// A channel that rang from memory is deleted before the database has a message of it.
+async fn delete_after_memory(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    let sending = receiver.ring_from_memory(pool).await;
+    let rang = pool.read(|db: &mut Db| channels::list(db, &"user0".into())).await.unwrap().remove(0).id();
+    let deleted = rang.clone();
+    let delete = move |db: &mut Db| emergencies::delete_channel(db, &"user0".into(), &deleted, now());
+    assert_eq!(pool.write(delete).await.unwrap(), (true, vec![]));
+    let orphaned = async {
+        loop {
+            let settled = receiver.channels.settled();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            let orphaned = receiver.channels.orphaned.take();
+            if !orphaned.is_empty() {
+                return orphaned;
+            }
+            settled.await;
+        }
+    };
+    let orphaned = timeout(PATIENCE, orphaned).await.expect("what repeats there is to be ended");
+    sending.abort();
+    assert_eq!(orphaned.iter().map(|one| one.channel.id()).collect::<Vec<_>>(), [rang]);
+    let early = receiver.channels.early.ended();
+    assert!(early.iter().all(|attempt| attempt.channel.user_id != "user0"), "its outcome waits for no row");
+}
+
+#[test]
+fn what_rang_from_memory_by_a_channel_that_was_deleted_since_is_ended() {
+    testing::on_each_database(|pool| actix::System::new().block_on(delete_after_memory(pool)));
 }
 
 /// Sends an alarm seven seconds after it went off.

@@ -20,7 +20,7 @@ const HEADER: usize = KEY_LENGTH_AT + 1 + KEY_LENGTH;
 const SHORTEST_RECORD: usize = 17;
 const SMALLEST_RECORD_SIZE: u32 = 18;
 
-/// The headers of a push.
+/// Lifetime, urgency and topic of a push (RFC 8030), from the headers of its request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PushHeaders {
     /// Seconds.

@@ -44,6 +44,8 @@ pub struct GameServerFaults {
     pub unasked_broadcasts: bool,
     /// Lines of chat from clients are refused.
     pub muted: bool,
+    /// Questions about the team are refused.
+    pub no_team: bool,
     /// Answers are sent this much later.
     pub delay: Option<Duration>,
 }

@@ -238,6 +238,9 @@ impl SimulatedGame {
         if request.send_team_message.is_some() && self.faults.muted {
             return Err("message_not_sent");
         }
+        if request.get_team_info.is_some() && self.faults.no_team {
+            return Err("no_team");
+        }
         self.maps += usize::from(request.get_map.is_some());
         let answer = answer(request, &mut self.world, self.map_picture.as_ref())?;
         if watches_entity(request)

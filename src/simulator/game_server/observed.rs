@@ -50,7 +50,7 @@ pub struct PlayerAct {
     pub kind: ActKind,
 }
 
-/// Kind of an act.
+/// A change that a client of the game server makes for a player.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActKind {
     Said(String),

@@ -71,7 +71,7 @@ pub struct Accounts {
     sessions: u64,
 }
 
-/// One account.
+/// An Android device that is registered for pushes, and those that wait for it.
 pub struct Account {
     /// Its security token.
     pub token: u64,

@@ -2,7 +2,7 @@
 
 use crate::game::wire::{AppEntityPayload, AppTeamMessage};
 
-/// A change of the world.
+/// A change of the world that clients of the game server hear of.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorldChange {
     /// The team of these players changed; those who left it are among them.

@@ -18,7 +18,7 @@ const MEMBERS: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SimulatedTeamId(pub u64);
 
-/// A team.
+/// Players who play together, with their leader and their chat.
 #[derive(Debug)]
 pub struct SimulatedTeam {
     id: SimulatedTeamId,

@@ -19,7 +19,7 @@ impl Books {
         self.customers.get(id)
     }
 
-    /// Forgets a customer.
+    /// Removes a customer; subscriptions stay.
     pub fn forget_customer(&mut self, id: &str) {
         self.customers.remove(id);
     }
