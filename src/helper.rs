@@ -156,7 +156,7 @@ impl Helper {
                 // The login has ended meanwhile: the player signs in once more.
                 Err(HelperError::SignInAgain) if !options.once => {}
                 // A helper that is started with the machine may be there before the network or the service is.
-                Err(error) if !options.once && error.passes() => {
+                Err(error) if !options.once && error.is_transient() => {
                     say(format!("..   {error}; trying again"));
                     self.pause(pause_after(failures)).await;
                     failures += 1;

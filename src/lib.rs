@@ -24,6 +24,11 @@
 //! reader delays the state and never loses it, and no client has a queue of patches. No frame passes the mailbox of a
 //! client's actor; [`relay::client`] says why.
 //!
+//! The live state has three homes in each paired server: facts of the game server ([`relay::state::world_state`]), the
+//! team ([`relay::state::team_state`]) and the paired server's own ([`relay::state::own_state`]: link, devices, notes).
+//! All users of a team read over one link ([`relay::game::team_hosts`], [`relay::game::seats`]), and each applies the
+//! answers to a state of their own.
+//!
 //! # The path of an alarm
 //! A smart alarm goes off. The game server says so on the live link, if that is up, and the game pushes it
 //! ([`push::session`], Google's MCS) to the players it concerns, who may have nothing open. A push is stored in one
@@ -66,7 +71,8 @@
 //! [`domain::team_command::election`] which of them answers, and sends it the command. That game connection checks the
 //! rights and the team's rates, answers from its live state ([`domain::team_command::answers`]), and queues the lines
 //! with the team's others; [`relay::game::team_speech`] says them, one after the other. Timers and switches that turn
-//! back are rows, so that another process ends them.
+//! back are rows, so that another process ends them. All who are in the team have its timers
+//! ([`relay::shared::team_timers`]).
 //!
 //! # The path of a camera picture
 //! A user pulls ([`api::server::cameras`]); the hub checks the access and the device, and the game connection looks
@@ -152,8 +158,9 @@
 //!     channels                        wakes users who have no dashboard open
 //!  6  pairings                        pair a server or device
 //!  5  vault catalogue                 open and re-seal stored secrets; items as admins say
+//!     ownership                       the parts of the service that this node has
 //!  4  db clients game uploads         rows; calls to others; how the game speaks; images that are kept
-//!     logging web                     how a line of the log looks; the bundled pages
+//!     logging web cluster             how a line of the log looks; the bundled pages; which node has what
 //!  3  config net panics terminal      the settings, read once; streams and limits of clients; panics; a terminal's line
 //!  2  crypto clock                    seal, sign, mint; random values and ids; the time
 //!  1  domain                          what is true without any of the above
@@ -171,6 +178,7 @@ pub mod catalogue;
 pub mod channels;
 pub mod clients;
 pub mod clock;
+pub mod cluster;
 pub mod config;
 pub mod crypto;
 pub mod db;
@@ -181,6 +189,7 @@ pub mod game;
 pub mod helper;
 pub mod logging;
 pub mod net;
+pub mod ownership;
 pub mod pairings;
 pub mod panics;
 pub mod push;

@@ -30,7 +30,7 @@ use companion::{
         engine::{self, database_file::TakenFile, error::DbError, file_size, pool::Pool, schema_steps::open_existing},
         moving,
     },
-    demo::{Demo, DemoOptions},
+    demo::{Demo, DemoOptions, nodes},
     doctor::{self, Diagnosis},
     helper::{self, HelperError, HelperOptions},
     logging::{self, LogFormat},
@@ -529,6 +529,12 @@ fn demo(options: DemoOptions) -> ExitCode {
             Ok(signals) => signals.received(),
             Err(error) => return fail("signals", error),
         };
+        if let Some(count) = options.nodes {
+            return match nodes::run(options, count, shutdown).await {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail("the demo does not start", error),
+            };
+        }
         let demo = match Demo::start(options).await {
             Ok(demo) => demo,
             Err(error) => return fail("the demo does not start", error),

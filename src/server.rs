@@ -4,6 +4,7 @@ mod attempts;
 mod foundation;
 mod listeners;
 mod memory;
+mod node;
 mod opening;
 mod own_addresses;
 pub mod retention;
@@ -16,6 +17,7 @@ use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use actix::Addr;
 use actix_web::{dev, rt, web};
+use rustls::ClientConfig;
 use tokio::task::JoinError;
 
 use crate::{
@@ -33,17 +35,18 @@ use crate::{
     config::{Config, PublicUrls},
     crypto::{self, random::Random},
     db::{engine::serving_lock::ServingLock, last_run},
-    domain::outbound::Confirmations,
+    domain::{outbound::Confirmations, sweep::Sweep},
     game::outbound::Outbound,
     net::{
         budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
         connections::Connections,
         tls_config,
     },
+    ownership::Ownership,
     push::worker::PushWorker,
     relay::{
         self,
-        hub::{Hub, RelayHealth},
+        hub::{Hub, HubNode, RelayHealth},
         listener::ListenerContext,
         shared::context::RelayContext,
     },
@@ -56,6 +59,7 @@ use crate::{
 use self::{
     foundation::{Foundation, threads},
     listeners::{Doors, Listeners},
+    node::{NodeNeeds, ServingNode},
     opening::InUse,
     stopping::Stopping,
     tasks::Tasks,
@@ -80,6 +84,8 @@ pub struct Server {
     /// The longest time over which open sockets are closed at the end.
     drain: Duration,
     context: web::Data<ApiContext>,
+    /// With the parts that it has; `None`: this process is the only one that serves.
+    node: Option<(ServingNode, Ownership)>,
     _in_use: InUse,
     /// The lock of the database, after the data directory: who takes it over finds that free.
     lock: Option<ServingLock>,
@@ -106,11 +112,24 @@ impl Server {
         let Listeners { api_addr, relay_addr, .. } = listeners;
         let tls = tls_config(config.extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let random = Random::system();
+        let tls = Arc::new(tls);
+        let node = config.nats.clone().map(|nats| {
+            let (tls, pool) = (tls.clone(), pool.clone());
+            ServingNode::start(NodeNeeds { nats, tls, pool, clock: clock.clone(), random: random.clone() })
+        });
+        let (node, ownership, hub_node) = match node {
+            Some((node, ownership, mail)) => {
+                let hub_node = HubNode { ownership: ownership.clone(), mail, guesses: Arc::default() };
+                (Some((node, ownership.clone())), Some(ownership), Some(hub_node))
+            }
+            None => (None, None, None),
+        };
+        let guesses = hub_node.as_ref().map(|node| node.guesses.clone());
         let sealer = Arc::new(config.secrets.sealer(key_version, random.clone()));
         let foundation = Foundation {
             vault: Vault::new(pool.clone(), sealer).with_key_lost(config.secrets.credentials_key_lost),
-            http: http::client(tls.clone()).map_err(StartError::Client)?,
-            tls: tls.into(),
+            http: http::client(ClientConfig::clone(&tls)).map_err(StartError::Client)?,
+            tls,
             outbound: Arc::new(Outbound::new(clock.clone(), config.game.allow_private_servers)),
             markets: Arc::default(),
             chat_texts: Arc::default(),
@@ -120,12 +139,15 @@ impl Server {
             pool,
             journal,
             early_alarms: Arc::default(),
+            alarm_routes: Default::default(),
+            ownership,
         };
         let (deflate, drain) = (config.listen.relay_deflate, config.operation.drain);
         let doors = Doors::new(&config.listen);
         let toggles = ToggleBudgets::new(RequestBudgets::new(TOGGLE, &foundation.clock));
         let limits = ApiLimits {
-            rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &foundation.clock, toggles.clone()),
+            rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &foundation.clock, toggles.clone())
+                .shared_by(guesses),
             connections: doors.connections.clone(),
             refusals: Arc::default(),
             outbound: foundation.outbound.clone(),
@@ -136,10 +158,13 @@ impl Server {
         let health = Arc::<RelayHealth>::default();
         // Game links have threads of their own, on every core: a burst of clients does not hold up an alarm, nor the other
         // way round.
-        let hub = relay::start(kept.clone(), health.clone(), threads(config.listen.workers.get()));
+        let arbiters = threads(config.listen.workers.get());
+        let alarm_routes = foundation.alarm_routes.clone();
+        let hub = relay::start(kept.clone(), health.clone(), arbiters, alarm_routes, hub_node);
         let urls = config.urls.clone().listening_at(api_addr, relay_addr);
         let relay_client = RelayHealthClient::new(foundation.http.clone(), relay_addr);
-        let api_health = ApiHealth::new(&foundation.clock, foundation.journal.clone(), health.clone(), relay_client);
+        let (journal, ownership) = (foundation.journal.clone(), foundation.ownership.clone());
+        let api_health = ApiHealth::new(&foundation.clock, journal, ownership, health.clone(), relay_client);
         let context = web::Data::new(api_context(config, urls, foundation, limits, hub.clone(), api_health)?);
         let relay_context = listener_context(&context, deflate, toggles, doors.handshakes.clone());
         let (api, relay) = doors.open(listeners, &context, relay_context)?;
@@ -147,7 +172,7 @@ impl Server {
         if let Err(error) = last_run::note_start(&context.settings.data_dir, context.clock.now()) {
             log::warn!("it is not noted that this process runs: {error}");
         }
-        Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept, drain, context, _in_use: in_use, lock })
+        Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept, drain, context, node, _in_use: in_use, lock })
     }
 
     /// Where the API listens; with the real port when the configured one was 0.
@@ -173,7 +198,6 @@ impl Server {
     /// Serves until `shutdown` ends, then stops in order.
     pub async fn run_until_stopped(mut self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let (mut tasks, mut upkeep) = (Tasks::default(), Tasks::default());
-        tasks.spawn(rotation::run(self.context.keys.vault.clone()));
         tasks.spawn(own_addresses::watch(self.context.clone(), [self.api_addr, self.relay_addr]));
         let data_dir = self.context.settings.data_dir.clone();
         let context = self.context.clone();
@@ -195,18 +219,32 @@ impl Server {
             drain: self.drain,
         };
         let services = &self.context.services;
+        let (mut node, ownership) = self.node.unzip();
+        let once = |sweep| (sweep, ownership.clone());
+        let vault = self.context.keys.vault.clone();
+        tasks.sweep(once(Sweep::KeyRotation), move || rotation::run(vault.clone()));
         if let Some(billing) = services.billing.clone() {
-            tasks.spawn(billing::worker::run(billing));
+            tasks.sweep(once(Sweep::Billing), move || billing::worker::run(billing.clone()));
         }
         if let Some(registrar) = services.registrar.clone() {
-            tasks.spawn(registrar.run());
+            tasks.sweep(once(Sweep::Registrations), move || registrar.clone().run());
         }
-        tasks.spawn(channels::worker::run(services.channels.clone()));
-        tasks.spawn(channels::early::run(services.channels.clone()));
-        tasks.spawn(channels::expiry_warnings::run(services.channels.clone()));
-        tasks.spawn(channels::emergencies::run(services.channels.clone()));
-        tasks.spawn(channels::disabled_warnings::run(services.channels.clone()));
-        tasks.spawn(channels::device_news::run(services.channels.clone()));
+        if services.tracking.is_some() && ownership.is_some() {
+            // The worker itself looks whether it is here.
+            tasks.sweep(once(Sweep::Tracking), std::future::pending);
+        }
+        let shared = || services.channels.clone();
+        tasks.spawn(channels::early::run(shared(), ownership.clone()));
+        let all = shared();
+        tasks.sweep(once(Sweep::Channels), move || channels::worker::run(all.clone()));
+        let all = shared();
+        tasks.sweep(once(Sweep::ExpiryWarnings), move || channels::expiry_warnings::run(all.clone()));
+        let all = shared();
+        tasks.sweep(once(Sweep::Emergencies), move || channels::emergencies::run(all.clone()));
+        let all = shared();
+        tasks.sweep(once(Sweep::DisabledWarnings), move || channels::disabled_warnings::run(all.clone()));
+        let all = shared();
+        tasks.sweep(once(Sweep::DeviceNews), move || channels::device_news::run(all.clone()));
         let catalogue = self.context.caches.catalogue.clone();
         tasks.spawn(async move { catalogue.run().await });
         tasks.spawn(retention::sweep(self.context));
@@ -220,6 +258,9 @@ impl Server {
             () = core_ended(&stopping.hub, &stopping.push) => {
                 failure = Some("the relay's hub or the push worker has failed".to_owned());
             }
+            () = node_ended(node.as_mut()) => {
+                failure = Some("the task that keeps the lease of this node has failed".to_owned());
+            }
             reason = lost(self.lock.as_mut()) => {
                 log::error!("this process no longer serves: {reason}");
                 // Another one may serve already.
@@ -229,6 +270,9 @@ impl Server {
         }
         tasks.end().await;
         stopping.end_sessions().await;
+        if let Some(node) = node {
+            node.leave().await;
+        }
         tokio::join!(relay_handle.stop(true), api_handle.stop(true));
         stopping.flush().await;
         upkeep.end().await;
@@ -324,6 +368,14 @@ fn failure_of(ended: Result<io::Result<()>, JoinError>) -> Option<String> {
 async fn lost(lock: Option<&mut ServingLock>) -> String {
     match lock {
         Some(lock) => lock.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Completes when the node of this process has failed, if it is one.
+async fn node_ended(node: Option<&mut ServingNode>) {
+    match node {
+        Some(node) => node.ended().await,
         None => std::future::pending().await,
     }
 }

@@ -57,12 +57,15 @@ use crate::{
     },
     game::outbound::Outbound,
     net::{connections::Connections, refusals::RefusalLog},
+    ownership::Ownership,
     push::{
         registrar::Registrar,
         session_status::PushSession,
         worker::{PushSessions, PushWorker},
     },
-    relay::hub::{ChatTexts, Hub, LinkStatus, LinkStatuses, Markets, OnlineUsers, RelayHealth},
+    relay::hub::{
+        BudgetExhausted, ChatTexts, Hub, LinkStatus, LinkStatuses, Markets, OnlineUsers, ReadPushSession, RelayHealth,
+    },
     tracking::worker::TrackingWorker,
     uploads::ImageStore,
     vault::Vault,
@@ -200,6 +203,8 @@ pub struct ApiHealth {
     /// Alarms that wait for the database.
     pub journal: Journal,
     pub erasure_notes: Arc<ErasureNotes>,
+    /// `None`: this process is the only one that serves.
+    pub ownership: Option<Ownership>,
     pub relay_health: Arc<RelayHealth>,
     /// Client of the relay's health, as others see it.
     pub relay: RelayHealthClient,
@@ -248,8 +253,15 @@ impl ApiCaches {
 
 impl ApiHealth {
     /// The state at the start.
-    pub fn new(clock: &Clock, journal: Journal, relay_health: Arc<RelayHealth>, relay: RelayHealthClient) -> Self {
+    pub fn new(
+        clock: &Clock,
+        journal: Journal,
+        ownership: Option<Ownership>,
+        relay_health: Arc<RelayHealth>,
+        relay: RelayHealthClient,
+    ) -> Self {
         Self {
+            ownership,
             started: Instant::now(),
             started_at: clock.now(),
             report: ShortCache::new(service_health::STATUS_FOR),
@@ -284,15 +296,29 @@ impl ApiContext {
         req.app_data().expect("every App is built with its context")
     }
 
-    /// The links of these servers; one without a link is absent.
+    /// The links of these servers; one without a link is absent, and one whose node does not answer says so.
     pub async fn connections(&self, servers: Vec<ServerId>) -> Result<HashMap<ServerId, LinkStatus>, ApiError> {
         in_time(self.services.hub.send(LinkStatuses { servers })).await
     }
 
-    /// The push session of this user; `None` without a credential.
+    /// True if the budget of this server's link was exhausted within the last minute. No answer in time counts as no.
+    pub async fn budget_exhausted(&self, server: ServerId) -> bool {
+        in_time(self.services.hub.send(BudgetExhausted { server })).await.unwrap_or(false)
+    }
+
+    /// The push session of this user; `None` without a credential. `Unavailable` if the node that has it does not answer.
     pub async fn push_session(&self, user: &UserId) -> Result<Option<PushSession>, ApiError> {
         let mut sessions = in_time(self.services.push.send(PushSessions { users: vec![user.clone()] })).await?;
-        Ok(sessions.remove(user))
+        if let Some(session) = sessions.remove(user) {
+            return Ok(Some(session));
+        }
+        if self.health.ownership.is_none() {
+            return Ok(None);
+        }
+        // One of a newer program may have a state that is not known here.
+        let elsewhere = in_time(self.services.hub.send(ReadPushSession { user: user.clone() })).await?;
+        let elsewhere = elsewhere.map_err(|unanswered| ApiError::Unavailable(unanswered.into()))?;
+        Ok(serde_json::from_value(elsewhere).unwrap_or_default())
     }
 
     /// The users who are online.

@@ -4,7 +4,7 @@ use std::{
     hash::Hash,
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -23,10 +23,12 @@ use crate::{
             REGISTRATIONS_PER_USER, REQUESTS_PER_ADDRESS, REQUESTS_PER_TOKEN, REQUESTS_PER_USER, SIGN_IN_PER_ADDRESS,
         },
         time::Moment,
+        words::words,
     },
     net::{
         budgets::{LimitClass, LimitKey, RequestBudgets, TOGGLE, ToggleBudgets, per_minute},
         connections::forwarded_for,
+        shared_guesses::{SharedGuesses, WrongGuess},
     },
 };
 
@@ -89,15 +91,16 @@ pub enum RouteLimit {
     Of(LimitClass),
 }
 
-/// Secrets that a client may try to guess; each has a budget of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guessed {
-    PairingCode,
-    /// A pairing code from a network that has spent its guesses: only one that was issued or confirmed there is found.
-    PairingCodeAtHome,
-    Invite,
-    /// A code that links a chat account.
-    ChatCode,
+words! {
+    /// Secrets that a client may try to guess; each has a budget of its own. Nodes know them by their words.
+    pub enum Guessed {
+        PairingCode = "pairing-code",
+        /// A pairing code from a network that has spent its guesses: only one that was issued or confirmed there is found.
+        PairingCodeAtHome = "pairing-code-at-home",
+        Invite = "invite",
+        /// A code that links a chat account.
+        ChatCode = "chat-code",
+    }
 }
 
 /// All policies of the API.
@@ -113,6 +116,8 @@ pub struct RateLimits {
     codes_at_home: Mutex<GuessLimits>,
     invites: Mutex<GuessLimits>,
     chat_codes: Mutex<GuessLimits>,
+    /// Wrong guesses at other nodes, and the way to them.
+    shared: Option<Arc<SharedGuesses>>,
     toggle: ToggleBudgets,
 }
 
@@ -131,8 +136,14 @@ impl RateLimits {
             codes_at_home: Mutex::new(GuessLimits::new(&AT_HOME)),
             invites: Mutex::new(GuessLimits::new(&EVERYWHERE)),
             chat_codes: Mutex::new(GuessLimits::new(&EVERYWHERE)),
+            shared: None,
             toggle,
         }
+    }
+
+    /// On a node of several: wrong guesses count at all of them.
+    pub fn shared_by(self, shared: Option<Arc<SharedGuesses>>) -> Self {
+        Self { shared, ..self }
     }
 
     /// Takes one request to a route of this limit from the client's address.
@@ -189,7 +200,32 @@ impl RateLimits {
     /// Pays for one guess, before it is looked up. Fails after too many wrong ones from its networks.
     pub fn begin_guess(&self, what: Guessed, req: &HttpRequest, now: Moment) -> Result<Guess, ApiError> {
         let address = self.client_network(req);
+        self.take_heard(now);
         self.guesses(what).begin(address, now).map_err(|retry_after| guess_refused(what, retry_after))
+    }
+
+    /// Charges the wrong guesses at other nodes.
+    fn take_heard(&self, now: Moment) {
+        for WrongGuess { what, from } in self.shared.iter().flat_map(|shared| shared.take_heard()) {
+            // A newer program has further kinds.
+            let Some(what) = Guessed::parse(&what) else { continue };
+            self.guesses(what).charge(from, now);
+        }
+    }
+
+    /// The answer to a wrong guess: `error`, as long as all of them together are below the ceiling.
+    pub fn guessed_wrong(&self, what: Guessed, guess: Guess, error: ApiError) -> ApiError {
+        // Beyond it, there is nothing left to count.
+        if let Some(shared) = self.shared.as_ref().filter(|_| guess.ceiling != Ceiling::Passed)
+            && let Some(from) = self.guesses(what).address(guess)
+        {
+            shared.made(WrongGuess { what: what.word().to_owned(), from });
+        }
+        match guess.ceiling {
+            _ if what == Guessed::PairingCodeAtHome => guess_refused(what, WRONG_SPAN),
+            Ceiling::Passed => guess_refused(what, WRONG_SPAN),
+            Ceiling::Far | Ceiling::Near => error,
+        }
     }
 
     /// Pays a guess back that was right, or could not be looked up.
@@ -199,8 +235,7 @@ impl RateLimits {
 
     /// Removes keys whose budget is full again.
     pub fn forget_idle(&self, now: Moment) {
-        let guessed = [Guessed::PairingCode, Guessed::PairingCodeAtHome, Guessed::Invite, Guessed::ChatCode];
-        guessed.into_iter().for_each(|what| self.guesses(what).forget_old(now));
+        Guessed::ALL.into_iter().for_each(|what| self.guesses(what).forget_old(now));
         [&self.address, &self.probe, &self.sign_in].into_iter().for_each(RequestBudgets::forget_idle);
         self.token.forget_idle();
         self.actions.iter().chain([&self.user, &*self.toggle]).for_each(RequestBudgets::forget_idle);
@@ -225,15 +260,6 @@ pub fn too_many_toggles() -> ApiError {
     ApiError::RateLimited(TOGGLE.report(0, Duration::from_secs(1)))
 }
 
-/// The answer to a wrong guess: `error`, as long as all of them together are below the ceiling.
-pub fn guessed_wrong(what: Guessed, guess: Guess, error: ApiError) -> ApiError {
-    match guess.ceiling {
-        _ if what == Guessed::PairingCodeAtHome => guess_refused(what, WRONG_SPAN),
-        Ceiling::Passed => guess_refused(what, WRONG_SPAN),
-        Ceiling::Far | Ceiling::Near => error,
-    }
-}
-
 /// The answer to a user who pairs a new address after many others.
 pub fn new_game_servers_refused(retry_after: Duration) -> ApiError {
     ApiError::RateLimited(NEW_GAME_SERVERS.report(0, retry_after))
@@ -251,6 +277,8 @@ fn guess_refused(what: Guessed, retry_after: Duration) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use actix_web::test::TestRequest;
+
     use super::*;
 
     #[test]
@@ -270,6 +298,28 @@ mod tests {
         for limit in [RouteLimit::Usual, RouteLimit::Free, RouteLimit::Of(USER), RouteLimit::Of(PAIRING)] {
             assert!(matches!(take(limit, 1), Err(ApiError::Internal(_))), "{limit:?}");
         }
+    }
+
+    #[test]
+    fn a_wrong_guess_at_another_node_counts_here() {
+        let clock = Clock::adjustable("2026-11-21T12:00:00Z".parse().unwrap());
+        let shared: [Arc<SharedGuesses>; 2] = Default::default();
+        let [here, there] = shared.clone().map(|shared| {
+            let toggle = ToggleBudgets::new(RequestBudgets::new(TOGGLE, &clock));
+            RateLimits::new(TrustedProxies::default(), &clock, toggle).shared_by(Some(shared))
+        });
+        let (req, now) = (TestRequest::default().to_http_request(), clock.moment());
+        for _ in 0..WRONG_PER_ADDRESS {
+            let guess = there.begin_guess(Guessed::Invite, &req, now).unwrap();
+            there.guessed_wrong(Guessed::Invite, guess, ApiError::UnknownInvite);
+        }
+        let right = here.begin_guess(Guessed::Invite, &req, now).unwrap();
+        here.pay_back_guess(Guessed::Invite, right);
+        let made = shared[1].take_made();
+        assert_eq!((made.len(), shared[0].take_made().len()), (WRONG_PER_ADDRESS as usize, 0));
+        made.into_iter().for_each(|guess| shared[0].heard(guess));
+        assert!(here.begin_guess(Guessed::Invite, &req, now).is_err());
+        assert!(here.begin_guess(Guessed::ChatCode, &req, now).is_ok(), "each has its own");
     }
 
     #[test]

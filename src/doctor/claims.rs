@@ -90,7 +90,7 @@ async fn prices(payments: &Payments, environment: Environment, client: &reqwest:
     if environment == Environment::Production && payments.livemode() == Some(false) {
         findings.push(Observation::doubtful(SUBJECT, "PAYMENT_SECRET_KEY is one for tests: no payment is real"));
     }
-    // The client takes a refused key for a passing fault.
+    // The client takes a refused key for a transient fault.
     let sold = &payments.prices.monthly[0].sold;
     let request = client.get(payments.base_url.at(&format!("/v1/prices/{sold}")));
     let taken = match asked(request.bearer_auth(payments.key.expose_secret())).await {

@@ -1,6 +1,6 @@
 //! The database: whether it is there, of this program's schema, and can be written.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use chrono::TimeDelta;
 use diesel::{
@@ -23,11 +23,11 @@ use crate::{
             schema_steps::{self, SchemaSteps},
             write_check,
         },
-        journal,
+        held_parts, journal,
         row_checks::ROW_CHECKS,
         ties,
     },
-    domain::time::Timestamp,
+    domain::{ids::NodeId, time::Timestamp},
 };
 
 const SUBJECT: &str = "database";
@@ -111,6 +111,9 @@ pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (V
         // An older schema may lack a table or a column.
         let is_up_to_date = steps.newest.is_some() && steps.pending == 0 && steps.unknown.is_empty();
         if is_up_to_date {
+            if pool.read_blocking(nodes_serve)? {
+                findings.extend(pool.read_blocking(parts)?);
+            }
             findings.extend(unreadable_rows(&pool)?);
             findings.extend(left_out(&pool)?);
         }
@@ -129,20 +132,56 @@ pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (V
     (findings, skew)
 }
 
-/// The process that serves from a PostgreSQL, and those that wait to take over.
+/// The processes that serve from a PostgreSQL, and those that wait to take over.
 fn processes(db: &mut Db, data_dir: &Path) -> Result<Option<Observation>, DbError> {
     let Db::Pg(db) = db else { return Ok(None) };
     let holder = lock_holder::find(db)?.map(LockHolder::from);
     if let Some(foreign) = holder.filter(LockHolder::is_foreign) {
         return Ok(Some(Observation::broken(SUBJECT, format!("no companion can serve from it: {foreign}"))));
     }
-    Ok(match lock_holder::processes(db)? {
-        (None, _) => config::is_data_dir_taken(data_dir).then(served_elsewhere),
-        (Some(serves), 0) => Some(Observation::fine(SUBJECT, format!("{serves}; none waits to take over"))),
-        (Some(serves), waiting) => {
-            Some(Observation::fine(SUBJECT, format!("{serves}; standbys that wait to take over: {waiting}")))
-        }
-    })
+    let (serving, waiting) = lock_holder::processes(db)?;
+    if serving.is_empty() {
+        return Ok(config::is_data_dir_taken(data_dir).then(served_elsewhere));
+    }
+    let serving: Vec<String> = serving.iter().map(ToString::to_string).collect();
+    let waiting = match waiting {
+        0 => "none waits to take over".to_owned(),
+        waiting => format!("standbys that wait to take over: {waiting}"),
+    };
+    Ok(Some(Observation::fine(SUBJECT, format!("{}; {waiting}", serving.join("; ")))))
+}
+
+/// False where one process serves alone: the parts of nodes that served before it are of no node.
+fn nodes_serve(db: &mut Db) -> Result<bool, DbError> {
+    let Db::Pg(db) = db else { return Ok(false) };
+    let (serving, _) = lock_holder::processes(db)?;
+    Ok(serving.iter().any(LockHolder::is_node))
+}
+
+/// The parts of the service that each node has, where there are several.
+fn parts(db: &mut Db) -> Result<Option<Observation>, DbError> {
+    let counts = held_parts::counts(db)?;
+    if counts.is_empty() {
+        return Ok(None);
+    }
+    let of_node = |(node, kinds): (&Option<NodeId>, &BTreeMap<String, usize>)| {
+        let count = |(kind, count): (&String, &usize)| match kind.as_str() {
+            "links" => format!("game servers: {count}"),
+            "push" => format!("push sessions: {count}"),
+            kind => format!("{kind}: {count}"),
+        };
+        let node = node.as_ref().map_or("no node".to_owned(), |node| format!("node {node}"));
+        format!("{node} has {}", kinds.iter().map(count).collect::<Vec<_>>().join(", "))
+    };
+    let is_free = counts.contains_key(&None);
+    let text = counts.iter().map(of_node).collect::<Vec<_>>().join("; ");
+    Ok(Some(match is_free {
+        true => Observation::doubtful(
+            SUBJECT,
+            format!("{text}; a part that no node takes within a minute has no live node"),
+        ),
+        false => Observation::fine(SUBJECT, text),
+    }))
 }
 
 /// A companion serves from the data directory, and not from this database.
@@ -338,7 +377,17 @@ fn size(db: &mut Db) -> Result<Size, DbError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::{
+        crypto::random::Random,
+        db::{
+            engine::lock_holder::{LockHold, LockSharing},
+            testing,
+        },
+        domain::ids::PartId,
+    };
 
     #[test]
     fn what_libpq_says_is_one_line_without_its_guesses() {
@@ -346,6 +395,44 @@ mod tests {
                        host and accepting TCP/IP connections?\n";
         assert_eq!(facts(refused), "connection to server at \"db\", port 5432 failed: Connection refused");
         assert_eq!(facts("one failed\ntwo failed\n"), "one failed; two failed");
+    }
+
+    #[test]
+    fn each_node_is_named_with_the_number_of_its_parts() {
+        testing::on_each_database(|pool| {
+            assert!(pool.read_blocking(parts).unwrap().is_none(), "there are no nodes");
+            let held = BTreeSet::from(["links:a", "links:b", "push:c"].map(PartId::from));
+            let take = |db: &mut Db| {
+                held_parts::note(db, &held, testing::now())?;
+                held_parts::take(db, &held, &BTreeSet::new(), &"one".into(), testing::now())
+            };
+            pool.write_blocking(take).unwrap();
+            let found = pool.read_blocking(parts).unwrap().expect("a node");
+            assert_eq!(found.text, "node one has game servers: 2, push sessions: 1");
+            let free = BTreeSet::from([PartId::from("sweep:billing")]);
+            pool.write_blocking(|db| held_parts::note(db, &free, testing::now())).unwrap();
+            let found = pool.read_blocking(parts).unwrap().expect("a node");
+            assert!(found.text.starts_with("no node has sweep: 1; node one has "), "{}", found.text);
+        });
+    }
+
+    #[test]
+    fn parts_are_shown_while_nodes_serve() {
+        let Some(postgres) = testing::Postgres::create() else { return };
+        let (database, directory) = (postgres.database(), tempfile::tempdir().unwrap());
+        let held = BTreeSet::from([PartId::from("links:a")]);
+        let note = |db: &mut Db| held_parts::note(db, &held, testing::now());
+        Pool::open(&database).unwrap().write_blocking(note).unwrap();
+        let Database::Postgres(url) = &database else { panic!("it is a PostgreSQL") };
+        let mut connection = engine::open_postgres(url).unwrap();
+        let are_shown = |sharing| {
+            let name = LockHold::new(&Random::seeded(1), sharing).name(testing::now());
+            let serve = sql_query("SELECT set_config('application_name', $1, false)").bind::<Text, _>(name);
+            serve.execute(&mut connection).unwrap();
+            let (findings, _) = examine(&database, directory.path(), &Clock::system());
+            findings.iter().any(|found| found.text.starts_with("no node has game servers: 1"))
+        };
+        assert_eq!([LockSharing::Alone, LockSharing::WithNodes].map(are_shown), [false, true]);
     }
 
     #[test]

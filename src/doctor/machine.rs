@@ -349,10 +349,11 @@ fn shown_by(status: &Value, address: SocketAddr) -> Vec<Observation> {
         for (state, text) in [
             ("rejected", "are not taken by their game servers: see docs/operations.md, CompanionPairingsRejected"),
             ("refresh_needed", "are refused by the push service: see docs/operations.md, CompanionCredentialsRefused"),
+            ("waiting", "wait for their turn at their game servers: see docs/operations.md, CompanionLinksWait"),
         ] {
-            let refused = count(state);
-            if refused > all / 5 {
-                findings.push(Observation::doubtful(subject, format!("{refused} of {all} {text}")));
+            let affected = count(state);
+            if affected > all / 5 {
+                findings.push(Observation::doubtful(subject, format!("{affected} of {all} {text}")));
             }
         }
     }
@@ -380,6 +381,9 @@ mod tests {
         assert!(refused.len() == 1 && refused[0].contains("1 of 1 are refused by the push service"), "{refused:?}");
         let rejected = said(json!({ "links": { "connected": 7, "rejected": 3 } }));
         assert!(rejected[0].contains("3 of 10 are not taken"), "{rejected:?}");
+        let waiting = said(json!({ "links": { "connected": 5, "waiting": 2 } }));
+        assert!(waiting.len() == 1 && waiting[0].contains("2 of 7 wait for their turn"), "{waiting:?}");
+        assert_eq!(said(json!({ "links": { "connected": 8, "waiting": 2 } })), [""; 0]);
         let waits = "waits for process 7 on vm, which serves since 2026-11-25T16:58:53.177Z";
         let standby = said(json!({ "code": "unavailable", "errors": [{ "path": "service", "message": waits }] }));
         assert!(standby[0].ends_with(&format!("does not serve: it {waits}")), "{standby:?}");

@@ -38,10 +38,10 @@ pub enum HelperError {
 
 impl HelperError {
     /// True if another attempt without any change may succeed.
-    pub(super) fn passes(&self) -> bool {
+    pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::ServiceAway(_) => true,
-            Self::Step { failure } => failure.passes(),
+            Self::Step { failure } => failure.is_transient(),
             _ => false,
         }
     }

@@ -39,7 +39,7 @@ pub enum ActivationAnswer {
     Refused(String),
 }
 
-/// Answer to an upload.
+/// The service's answer to a push credential bundle.
 pub enum UploadAnswer {
     Stored,
     DeviceGone,

@@ -1,4 +1,4 @@
-//! Attempts of a start that may fail or hang for a while: made again while what fails passes.
+//! Attempts of a start that may fail or hang for a while: made again while the failure is transient.
 
 use std::{thread, time::Duration};
 
@@ -24,7 +24,7 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 /// An attempt that takes longer is reported. It goes on: a migration may take its time.
 const REPORTED_AFTER: Duration = Duration::from_secs(5);
 
-/// Tries again while what fails passes, and reports what it waits for.
+/// Tries again while the failure is transient, and reports what it waits for.
 pub(super) async fn until_answered<T: Send + 'static>(
     random: &Random,
     attempt: impl Fn() -> Result<T, StartError> + Clone + Send + 'static,
@@ -34,7 +34,7 @@ pub(super) async fn until_answered<T: Send + 'static>(
     let mut last_line: Option<(Instant, String)> = None;
     loop {
         let error = match on_a_thread(attempt.clone(), &mut waits).await {
-            Err(error) if passes(&error) => error,
+            Err(error) if is_transient(&error) => error,
             ended => return ended,
         };
         let pause = backoff.after(Duration::ZERO, Duration::ZERO, random.byte());
@@ -79,7 +79,7 @@ pub(super) async fn on_a_thread<T: Send + 'static>(
 }
 
 /// True for a failure that may be over at the next attempt.
-pub(super) fn passes(error: &StartError) -> bool {
+pub(super) fn is_transient(error: &StartError) -> bool {
     match error {
         StartError::Database(error) => engine::is_retryable_at_start(error),
         // The database is there, and takes nothing now.

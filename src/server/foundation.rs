@@ -25,17 +25,17 @@ use crate::{
     },
     db::{early_alarms::EarlyAlarms, engine::pool::Pool, journal::Journal},
     domain::fair_budget::FairBudget,
-    game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
+    game::{decoding::MessageDecoder, outbound::Outbound},
     net::{Names, Network},
+    ownership::Ownership,
     push::{
         context::PushContext,
-        login_pacer::LoginPacer,
         registrar::Registrar,
         worker::{self, PushWorker},
     },
     relay::{
-        hub::{ChatTexts, Hub, Markets},
-        shared::{connect_pacer::ConnectPacer, context::RelayContext, write_behind::WriteBehind},
+        hub::{AlarmRoutes, ChatTexts, Hub, Markets},
+        shared::{context::RelayContext, write_behind::WriteBehind},
     },
     server::start_error::StartError,
     tracking::{self, context::TrackingContext, worker::TrackingWorker},
@@ -49,6 +49,7 @@ pub struct Foundation {
     pub pool: Pool,
     pub journal: Journal,
     pub early_alarms: Arc<EarlyAlarms>,
+    pub alarm_routes: AlarmRoutes,
     pub vault: Vault,
     pub tls: Arc<ClientConfig>,
     pub http: reqwest::Client,
@@ -56,6 +57,8 @@ pub struct Foundation {
     pub markets: Arc<Markets>,
     pub chat_texts: Arc<ChatTexts>,
     pub catalogue: Arc<CatalogueKeeper>,
+    /// On a node of several.
+    pub ownership: Option<Ownership>,
 }
 
 impl Foundation {
@@ -75,10 +78,11 @@ impl Foundation {
             game,
             teams: Default::default(),
             chat_texts: self.chat_texts.clone(),
-            budgets: Budgets::default(),
-            connect_pacer: ConnectPacer::default(),
+            budgets: Arc::default(),
+            connect_pacer: Arc::default(),
             outbound: self.outbound.clone(),
             recent_events: Default::default(),
+            team_timers: Default::default(),
             decoder: MessageDecoder::on_threads(),
         }
     }
@@ -94,11 +98,12 @@ impl Foundation {
             vault: self.vault.clone(),
             tls: self.tls.clone(),
             address,
-            logins: LoginPacer::default(),
+            logins: Arc::default(),
             outbound: self.outbound.clone(),
             hub,
+            alarm_routes: self.alarm_routes.clone(),
         };
-        worker::start(Arc::new(context), threads(workers.div_ceil(4)))
+        worker::start(Arc::new(context), threads(workers.div_ceil(4)), self.ownership.clone())
     }
 
     /// Starts the tracking of players, on a thread of its own: lists of players are large.
@@ -112,6 +117,7 @@ impl Foundation {
             poll_every: settings.poll_every,
             client: PlayerStatsClient::new(self.http.clone(), settings, self.random.clone()),
             hub: hub.recipient(),
+            ownership: self.ownership.clone(),
         };
         tracking::worker::start(context, &thread())
     }
@@ -162,6 +168,7 @@ impl Foundation {
             failing_since: Default::default(),
             early_alarms: self.early_alarms.clone(),
             early: Default::default(),
+            gone: Default::default(),
             orphaned: Default::default(),
         })
     }

@@ -1,9 +1,9 @@
 //! Memory that was needed once goes back to the system. glibc keeps most of what was freed: after a flood the process
 //! would stay as large as it was then.
 //!
-//! glibc's allocator was kept because trimming it is enough: a debug build stood at 164 MiB after a flood, and with it
-//! came back to 94, from where it began. mimalloc and jemalloc were not measured, neither for memory nor for the fan-out:
-//! nothing here says that they are worse.
+//! glibc's allocator was kept because trimming it is enough. A release build, with 6 000 requests that each left 30 KB of
+//! a body unfinished, was at 70 MiB before, at 98 with them and at 69 some 75 seconds later; with jemalloc, preloaded, at
+//! 76, 90 and 78, with mimalloc at 78, 95 and 84. The CPU of the fan-out was compared with neither.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! The database at a start: taken for this process, opened, brought up to date, and given what a process before this
-//! one kept for it.
+//! The database at a start: taken, opened, brought up to date, and given what a process before this one kept for it.
 
 use std::{
     fs, io,
@@ -28,7 +27,7 @@ use crate::{
             cluster_timeline::NewestTimeline,
             database_file::TakenFile,
             error::DbError,
-            lock_holder::{LockHold, LockHolder},
+            lock_holder::{LockHold, LockHolder, LockSharing},
             pool::Pool,
             schema_steps,
             serving_lock::{LockState, ServingLock},
@@ -83,16 +82,19 @@ struct Attempt {
     fingerprint: String,
     sealer: Arc<Sealer>,
     key_lost: bool,
-    /// The settings name an earlier key.
-    had_key: bool,
+    /// The keys that open what is stored, by fingerprint: two if the settings name an earlier one.
+    keys: Vec<String>,
     environment: Environment,
     clock: Clock,
+    /// Processes beside which this one serves.
+    sharing: LockSharing,
 }
 
 impl OpenDatabase {
     /// Opens it, in one attempt. Blocks. [`StartError::Waits`] if another process serves from it.
     pub fn open(config: &Config, clock: &Clock) -> Result<Self, StartError> {
         let attempt = Attempt::new(config, clock);
+        attempt.bring_up_to_date()?;
         let lock = attempt.lock_at_once()?;
         let hold = lock.as_ref().map(ServingLock::hold);
         Ok(Self::opened(attempt.run(hold)?, lock, None))
@@ -112,6 +114,10 @@ impl OpenDatabase {
             WaitingService::waits_for(service, reason);
             Ok(())
         };
+        if attempt.sharing == LockSharing::WithNodes {
+            let node = attempt.clone();
+            until_answered(&random, move || node.bring_up_to_date(), &mut waits).await?;
+        }
         let mut lock = attempt.clone().ask_until_answered(&random, &mut waits).await?;
         if let Some(lock) = &mut lock {
             let (mut last, mut looked) = (None, None);
@@ -161,16 +167,34 @@ impl Attempt {
             // Seals nothing, so its number does not matter.
             sealer: Arc::new(secrets.sealer(0, Random::system())),
             key_lost: secrets.credentials_key_lost,
-            had_key: secrets.credentials_key_previous.is_some(),
+            keys: secrets.key_fingerprints(),
             environment: config.environment,
             clock: clock.clone(),
+            sharing: if config.nats.is_some() { LockSharing::WithNodes } else { LockSharing::Alone },
+        }
+    }
+
+    /// Brings the schema up to date for a node, which others serve beside: they are of a program that does not know it, so
+    /// that none may serve meanwhile. Blocks.
+    fn bring_up_to_date(&self) -> Result<(), StartError> {
+        let is_up_to_date = || schema_steps::open_existing(&self.database).is_ok();
+        if self.sharing == LockSharing::Alone || is_up_to_date() {
+            return Ok(());
+        }
+        let alone = Self { sharing: LockSharing::Alone, ..self.clone() };
+        match alone.lock_at_once() {
+            // Another node did it, and serves.
+            Err(StartError::Waits(_)) if is_up_to_date() => Ok(()),
+            Err(error) => Err(error),
+            Ok(_lock) => Ok(schema_steps::migrate(&self.database).map(drop)?),
         }
     }
 
     /// Asks for the lock of a PostgreSQL. Blocks.
     fn ask(&self) -> Result<Option<ServingLock>, StartError> {
         let Database::Postgres(url) = &self.database else { return Ok(None) };
-        Ok(Some(ServingLock::ask_since(url, &self.clock, Some(NewestTimeline::of(&self.data_dir)))?))
+        let timeline = Some(NewestTimeline::of(&self.data_dir));
+        Ok(Some(ServingLock::ask_beside(url, &self.clock, timeline, self.sharing, self.keys.clone())?))
     }
 
     /// Takes the lock of a PostgreSQL. One that has just ended may have it still for a moment.
@@ -192,7 +216,8 @@ impl Attempt {
 
     fn run(self, hold: Option<LockHold>) -> Result<OpenedOnce, StartError> {
         let mut in_use = self.lock_storage()?;
-        let pool = Pool::open_taken(&self.database, in_use.database.as_ref().map(TakenFile::file))?.held_by(hold);
+        let pool =
+            Pool::open_taken(&self.database, in_use.database.as_ref().map(TakenFile::file))?.held_by(hold.clone());
         if let (Database::Sqlite(path), Some(taken)) = (&self.database, &mut in_use.database) {
             let noted = taken.note_open(path);
             noted.map_err(|cause| DbError::Unavailable(format!("{}: {cause}", path.display())))?;
@@ -206,7 +231,11 @@ impl Attempt {
             log::warn!("{users} users who had erased themselves were in the database again, and are erased");
             journal::take_out(&self.data_dir, &erased.servers).map_err(JournalError::from)?;
         }
-        match journal::replay(&self.data_dir, &pool, &erased.servers) {
+        let replay = match self.sharing {
+            LockSharing::Alone => journal::replay,
+            LockSharing::WithNodes => journal::replay_on_node,
+        };
+        match replay(&self.data_dir, &pool, &erased.servers) {
             // Alarms are delivered, and kept in the journal until the database is repaired.
             Err(JournalError::Database(error @ DbError::Damaged(_))) => log::error!("the journal of alarms: {error}"),
             replayed => replayed?,
@@ -215,7 +244,11 @@ impl Attempt {
         if pool.read_blocking(encryption_keys::newest)?.is_none() {
             self.report_first_start();
         }
-        let key_version = pool.write_blocking(|db| encryption_keys::take_into_use(db, &self.fingerprint, now))?;
+        let key_version = pool.write_blocking(|db| match self.sharing {
+            LockSharing::Alone => encryption_keys::take_into_use(db, &self.fingerprint, now).map(Ok),
+            LockSharing::WithNodes => encryption_keys::take_into_use_on_node(db, &self.fingerprint, hold.as_ref(), now),
+        });
+        let key_version = key_version?.map_err(StartError::NodeKey)?;
         let journal = Journal::open(&self.data_dir).map_err(JournalError::from)?;
         if let Some(end) = last_run::unclean_end(&self.data_dir).map_err(in_data_dir)? {
             log::warn!(
@@ -236,7 +269,7 @@ impl Attempt {
         let data_dir = absolute(&self.data_dir);
         // The journal is made by the process that serves.
         let has_served = journal::waiting(&data_dir).is_ok_and(|waiting| waiting.is_some());
-        let sign = match (has_served, self.had_key || self.key_lost) {
+        let sign = match (has_served, self.keys.len() > 1 || self.key_lost) {
             (true, _) => Some(format!("a companion has served from DATA_DIR {}", data_dir.display())),
             (false, true) => Some("the settings name an earlier CREDS_ENCRYPTION_KEY, or that it is lost".to_owned()),
             (false, false) => None,
@@ -350,7 +383,8 @@ impl Attempt {
 /// Brings the schema up to date. Fails if it is not, and another process serves from the database, which would go on on a
 /// schema that it does not know. Returns the number of steps that were missing. Blocks.
 pub fn migrate(config: &Config, clock: &Clock) -> Result<usize, StartError> {
-    let (attempt, database) = (Attempt::new(config, clock), &config.database);
+    let database = &config.database;
+    let attempt = Attempt { sharing: LockSharing::Alone, ..Attempt::new(config, clock) };
     let is_up_to_date = || schema_steps::open_existing(database).is_ok();
     // Its lock is waited for.
     if matches!(database, Database::Postgres(_)) && is_up_to_date() {
@@ -388,7 +422,7 @@ mod tests {
     use crate::{
         crypto::keys::Key32,
         db::{incidents, testing},
-        server::attempts::passes,
+        server::attempts::is_transient,
     };
 
     fn attempt(database: Database, directory: &tempfile::TempDir) -> Attempt {
@@ -399,9 +433,10 @@ mod tests {
             fingerprint: key.fingerprint(),
             sealer: Arc::new(Sealer::new(&key, None, 0, Random::seeded(1))),
             key_lost: false,
-            had_key: false,
+            keys: vec![key.fingerprint()],
             environment: Environment::Development,
             clock: Clock::system(),
+            sharing: LockSharing::Alone,
         }
     }
 
@@ -430,7 +465,7 @@ mod tests {
                 |_| Ok(())
             )
             .await
-            .is_err_and(|error| passes(&error)),
+            .is_err_and(|error| is_transient(&error)),
             "the lock is held"
         );
         drop(release);
@@ -458,7 +493,7 @@ mod tests {
         relay.freeze(true);
         let frozen = attempt(relay.database(), &directory);
         let error = on_a_thread(move || frozen.run(None), |_| Ok(())).await.err().expect("it hangs");
-        assert!(passes(&error), "{error}");
+        assert!(is_transient(&error), "{error}");
         relay.freeze(false);
         attempt(relay.database(), &directory).run_until_answered(None, &Random::seeded(1), |_| Ok(())).await.unwrap();
     }

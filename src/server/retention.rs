@@ -11,8 +11,8 @@ use crate::{
     db::{
         PURGE_BATCH, alarms, alias_answers, channels, chat_lines, chat_links, daily_counts,
         engine::{error::DbError, pool::Db},
-        failed_pushes, guests, idempotency_keys, incidents, map_notes, maps, notices, openid_nonces, pairing_codes,
-        payment_events, player_sessions, player_stats_spending, push_registrations, push_seen,
+        failed_pushes, guests, idempotency_keys, incidents, map_notes, maps, node_news, notices, openid_nonces,
+        pairing_codes, payment_events, player_sessions, player_stats_spending, push_registrations, push_seen,
         query_failures::log_failure,
         refund_attempts, server_matches, sessions, shop_history, shops, spoken_alarms, timeline,
     },
@@ -35,6 +35,8 @@ use crate::{
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// A nonce may come back as long as its time passes the check: twice the skew, from one end to the other.
 const NONCE: Duration = PROVIDER_CLOCK_SKEW.saturating_mul(3);
+/// A node removes its own news after minutes. A process that has ended, or serves alone since, left some: they name users.
+const NODE_NEWS: TimeDelta = TimeDelta::hours(1);
 
 const _: () = assert!(STORE_VERSIONS == WIKI_VERSIONS, "the list has one rule for both");
 
@@ -135,6 +137,11 @@ pub static RULES: &[RetentionRule] = &[
         "numbers of the identity provider's answers, each of which counts once",
         || format!("{} minutes", NONCE.as_secs() / 60),
         &[|db, now| openid_nonces::purge(db, now - NONCE)],
+    ),
+    rule(
+        "news of nodes for one another: sessions and accounts that ended, servers that changed",
+        || format!("{} hour", NODE_NEWS.num_hours()),
+        &[|db, now| node_news::purge_left_behind(db, now - NODE_NEWS)],
     ),
     rule("versions of stores and wiki pages", || format!("the newest {STORE_VERSIONS}"), &[]),
     rule("uploaded images that nothing uses", || format!("{UNUSED_IMAGE_HOURS} hours"), &[]),

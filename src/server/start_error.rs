@@ -4,6 +4,7 @@ use std::{io, net::SocketAddr, path::PathBuf};
 
 use crate::{
     db::{
+        encryption_keys::NodeKeyRefused,
         engine::{error::DbError, lock_holder::LockHolder},
         journal::{JOURNAL, JournalError},
     },
@@ -40,6 +41,9 @@ pub enum StartError {
          CREDS_ENCRYPTION_KEY_LOST=true starts all the same, and everybody pairs and uploads again"
     )]
     WrongKey { stored: usize },
+    /// On a node: one with older settings would seal with that key again.
+    #[error("{0}")]
+    NodeKey(#[from] NodeKeyRefused),
     #[error("outgoing connections: {0}")]
     Client(io::Error),
     #[error("{0}")]

@@ -6,6 +6,11 @@ use actix_web::rt;
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 
+use crate::{
+    domain::sweep::Sweep,
+    ownership::{Ownership, sweeps},
+};
+
 /// Tasks that are ended together.
 #[derive(Default)]
 pub(super) struct Tasks(Vec<JoinHandle<()>>);
@@ -14,6 +19,14 @@ impl Tasks {
     /// Starts one on this thread.
     pub fn spawn(&mut self, task: impl Future<Output = ()> + 'static) {
         self.0.push(rt::spawn(task));
+    }
+
+    /// Starts work that is done once for all, by this process or by the node that has it.
+    pub fn sweep<W>(&mut self, (sweep, ownership): (Sweep, Option<Ownership>), work: impl Fn() -> W + 'static)
+    where
+        W: Future<Output = ()> + 'static,
+    {
+        self.spawn(sweeps::run(sweep, ownership, work));
     }
 
     /// Ends all, and waits until what they held is dropped: a request that is under way would panic if that came after the

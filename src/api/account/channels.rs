@@ -365,8 +365,7 @@ pub async fn delete(
         (ChannelId::from(path.into_inner()), context.clock.now(), context.services.channels.clone());
     let ended = id.clone();
     let delete = move |db: &mut Db| -> Result<(bool, Vec<OrphanedEmergency>), DbError> {
-        let orphaned = emergencies::of_channel(db, &user.id, &id, now)?;
-        Ok((channels::delete(db, &user.id, &id)?, orphaned))
+        emergencies::delete_channel(db, &user.id, &id, now)
     };
     let end = move |(is_found, orphaned): &(bool, Vec<OrphanedEmergency>)| {
         sender.orphaned.add(orphaned.iter().cloned());

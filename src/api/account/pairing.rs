@@ -23,7 +23,7 @@ use crate::{
             query::Query,
             session_user::SessionUser,
         },
-        rate_limits::{Guessed, guessed_wrong},
+        rate_limits::Guessed,
     },
     crypto::digest::sha256_hex,
     db::{
@@ -228,7 +228,7 @@ pub async fn activate(
     };
     let typed = TypedByDevice { network: limits.client_network(&req).to_string(), what, guess };
     match exchange(&context, once, &code, typed).await {
-        Err(ApiError::InvalidPairingCode) => Err(guessed_wrong(what, guess, ApiError::InvalidPairingCode)),
+        Err(ApiError::InvalidPairingCode) => Err(limits.guessed_wrong(what, guess, ApiError::InvalidPairingCode)),
         answered => {
             limits.pay_back_guess(what, guess);
             answered

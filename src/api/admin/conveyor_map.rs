@@ -84,7 +84,7 @@ pub struct ConveyorQuery {
     before: Option<String>,
 }
 
-/// A row.
+/// An item and the category in which conveyors sort it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConveyorRowView {

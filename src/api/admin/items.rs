@@ -71,7 +71,7 @@ pub fn is_shortname(text: &str, _: &()) -> garde::Result {
     }
 }
 
-/// A search for items.
+/// Words to look for in the catalogue, and the size of the answer.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct ItemSearch {
     /// Words of a name or short name, or an id.

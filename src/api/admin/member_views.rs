@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// A member.
+/// A user of the service, as admins see them.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberView {

@@ -29,7 +29,7 @@ pub enum ChatProblem {
 }
 
 impl ChatProblem {
-    /// Its code.
+    /// Code, statuses and title of the answer.
     pub fn code(&self) -> &'static ProblemCode {
         match self {
             Self::Disabled => &problem::CHAT_DISABLED,

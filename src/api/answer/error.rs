@@ -550,7 +550,7 @@ impl From<DbError> for ApiError {
         match error {
             DbError::NotFound => Self::NotFound,
             DbError::Conflict => Self::Conflict,
-            DbError::Unavailable(_) | DbError::Damaged(_) => Self::Unavailable(error.into()),
+            DbError::Unavailable(_) | DbError::Damaged(_) | DbError::Fenced => Self::Unavailable(error.into()),
             DbError::Malformed(_) => Self::UnreadableRow(error.into()),
             DbError::Query(_) | DbError::NewerSchema(_) | DbError::Panicked => Self::Internal(error.into()),
         }

@@ -10,7 +10,7 @@ use crate::{
     domain::{time::Timestamp, timeline::Cursor},
 };
 
-/// A page of the list.
+/// Part of a list: the number of entries, and the entry before them.
 #[derive(Default, Deserialize, IntoParams, Validate)]
 pub struct ListPage {
     /// Most entries of the page; all if absent.

@@ -24,7 +24,7 @@ pub enum RegistrationProblem {
 }
 
 impl RegistrationProblem {
-    /// Its code.
+    /// Code, statuses and title of the answer.
     pub fn code(&self) -> &'static ProblemCode {
         match self {
             Self::Disabled => &problem::REGISTRATION_DISABLED,

@@ -14,7 +14,7 @@ use crate::{
         },
         context::ApiContext,
         extract::{json::Json, session_user::SessionUser},
-        rate_limits::{Guessed, guessed_wrong},
+        rate_limits::Guessed,
     },
     crypto::digest::sha256_hex,
     db::{chat_links, engine::error::DbError},
@@ -51,7 +51,8 @@ pub async fn create(
     let now = context.clock.now();
     // Paid before the look-up, as wherever something can be guessed.
     let guess = context.limits.rate_limits.begin_guess(Guessed::ChatCode, &req, context.clock.moment())?;
-    let wrong = || guessed_wrong(Guessed::ChatCode, guess, ApiError::Chat(ChatProblem::UnknownCode));
+    let limits = &context.limits.rate_limits;
+    let wrong = || limits.guessed_wrong(Guessed::ChatCode, guess, ApiError::Chat(ChatProblem::UnknownCode));
     let hash = sha256_hex(ChatLinkCode::parse(&code).ok_or_else(wrong)?.as_str().as_bytes());
     let id = user.id.clone();
     let linked = context.pool.write(move |db| {

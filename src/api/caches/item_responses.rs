@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// An item.
+/// An item of the game's catalogue.
 #[derive(Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemView {

@@ -43,7 +43,7 @@ const PIECE: usize = 16 * 1024;
 /// Most pictures that are known to be unreadable; then they are forgotten and tried again.
 const UNREADABLE: usize = 1_000;
 
-/// Key of a picture.
+/// Game server, version and size that a picture is of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PictureKey {
     pub address: String,

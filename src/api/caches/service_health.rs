@@ -5,7 +5,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 use chrono::TimeDelta;
 use rustix::fs::statvfs;
 
-use crate::{domain::time::Timestamp, push::session_status::PushCounts, relay::hub::LinkCounts};
+use crate::{
+    domain::time::Timestamp, ownership::NodeFigures, push::session_status::PushCounts, relay::hub::LinkCounts,
+};
 
 /// For how long one look at whether something can be written counts: polls then cost nothing.
 pub const WRITTEN_FOR: TimeDelta = TimeDelta::seconds(5);
@@ -140,6 +142,8 @@ pub struct ServiceHealth {
     pub unnamed_proxy: bool,
     /// When a socket last took an alarm.
     pub last_alarm: Option<Timestamp>,
+    /// Of one of several nodes.
+    pub node: Option<NodeFigures>,
 }
 
 /// Bytes that are free for this process where the directory is. Blocks.

@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// Which page.
+/// Query that names a page of the wiki.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct PageAddress {
     /// Parts of `a-z`, `0-9` and single hyphens, joined by slashes.
@@ -50,7 +50,7 @@ impl PageAddress {
     }
 }
 
-/// A page.
+/// A page of the wiki in one of its versions.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WikiPageView {

@@ -165,7 +165,7 @@ struct PlayerSessionList {
     status: TrackingStatus,
 }
 
-/// A page of sessions.
+/// Part of a player's sessions, the newest first.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct SessionPage {
     /// Most sessions of the page; 50 if absent.

@@ -43,7 +43,9 @@ use crate::{
         problem,
         time::Timestamp,
     },
+    game::paced_link,
     net::{neighbour, refusals, unread_forwarding},
+    ownership::{NodeFigures, Ownership},
     panics,
     push::failure::FAULTS,
     relay::hub::SendTotals,
@@ -95,6 +97,7 @@ fn install() -> Option<PrometheusHandle> {
     unread_forwarding::describe();
     neighbour::describe();
     figures::describe();
+    paced_link::describe();
     let connections = [problem::UNAVAILABLE.code, problem::TOO_MANY_CONNECTIONS.code];
     refusals::describe(
         &NOTABLE,
@@ -144,6 +147,8 @@ fn describe() {
     describe_histogram!("companion_raid_latency_seconds", "From an alarm that was heard to a WebSocket that took it.");
     describe_gauge!("companion_links", "Links to game servers, by state.");
     describe_gauge!("companion_push_sessions", "Push sessions, by state.");
+    describe_gauge!("companion_link_slots", "Connections that game servers count, and links that wait for one.");
+    describe_gauge!("companion_links_shared", "Paired servers that read over the link of a mate and let their own rest.");
     describe_gauge!("companion_request_budget_ratio", "The part of the request budgets of game servers that is left.");
     describe_gauge!("companion_alarms", "Alarms in the ledger, by state.");
     describe_gauge!("companion_alarms_oldest_unfinished_seconds", "Age of the oldest alarm that is in no incident yet, or waits in the journal for the database; 0 if there is none.");
@@ -166,6 +171,12 @@ fn describe() {
     describe_gauge!("companion_rows_unreadable", "Rows of the database that cannot be read, as of the last look.");
     describe_gauge!("companion_clock_behind_seconds", "How far the machine's clock is behind the identity provider's, below 0 ahead of it, as of the last minute; 0 while it is not known.");
     describe_gauge!("companion_identity_provider_up", "1 while the identity provider answers, as of the last minute: users can sign in.");
+    describe_gauge!("companion_node_without_lease", "1 while this process is to be one of several nodes and has no lease: it has no links then.");
+    describe_gauge!("companion_nodes", "Nodes that live, as far as this one sees; 1 for a process that serves alone.");
+    describe_gauge!("companion_node_parts", "Game servers, push sessions and kinds of work for all that this node has; 0 for a process that serves alone.");
+    describe_gauge!("companion_parts_untaken_seconds", "For how long the oldest of the parts that no live node has has waited for one; 0 if each has its node, and without a lease.");
+    describe_counter!("companion_node_messages_lost_total", "Messages of nodes to one another that were lost, because too many waited.");
+    describe_counter!("companion_node_messages_unreadable_total", "Messages of other nodes that could not be read, as those of a newer program.");
     describe_counter!("companion_push_ignored_total", "Pushes that are not for this service, by reason.");
     describe_counter!("companion_push_dead_letters_total", "Pushes that could not be handled and were set aside, by reason.");
     describe_counter!("companion_payment_events_total", "Events of the payment provider, by outcome.");
@@ -282,6 +293,7 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
         gauge!("companion_alarms_refused_bytes").set(refused as f64);
     }
     report_sent(&context.health.relay_health.sent.totals());
+    report_node(context.health.ownership.as_ref().map(Ownership::figures));
     gauge!("companion_relay_connections").set(context.sockets() as f64);
     let (open, limit) = context.limits.connections.load();
     gauge!("companion_client_connections").set(open as f64);
@@ -292,6 +304,8 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
         gauge!("companion_snapshot_age_seconds", "of" => "mean").set(links.mean_state);
         gauge!("companion_request_budget_ratio", "of" => "least").set(links.least_budget);
         gauge!("companion_request_budget_ratio", "of" => "mean").set(links.mean_budget);
+        gauge!("companion_links_shared").set(links.shared as f64);
+        report_states("companion_link_slots", &[("open", links.slots.open), ("waiting", links.slots.waiting)]);
     }
     if let Ok(push) = push {
         report_states("companion_push_sessions", &push);
@@ -307,7 +321,7 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
         }
     }
     let waited = context.health.journal.oldest_wait().unwrap_or_default().as_secs_f64();
-    // What is due then is not known.
+    // While the database fails, nothing says what is due.
     let failing = context.services.channels.failing_for().num_milliseconds() as f64 / 1_000.0;
     match stored {
         Ok(Ok(stored)) => report_stored(stored, waited, failing, context.clock.now()),
@@ -319,6 +333,23 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
         }
     }
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(recorder.render()))
+}
+
+/// A process that serves alone has them, too: alert rules read them.
+fn report_node(figures: Option<NodeFigures>) {
+    let is_without = figures.is_some_and(|figures| !figures.holds);
+    gauge!("companion_node_without_lease").set(f64::from(is_without));
+    gauge!("companion_nodes").set(figures.map_or(1.0, |figures| figures.live as f64));
+    let count = |of: fn(NodeFigures) -> usize| figures.map_or(0, of);
+    for (kind, count) in [
+        ("gameServers", count(|figures| figures.links)),
+        ("pushSessions", count(|figures| figures.push_sessions)),
+        ("sweeps", count(|figures| figures.sweeps)),
+    ] {
+        gauge!("companion_node_parts", "kind" => kind).set(count as f64);
+    }
+    let untaken_for = figures.map_or(0.0, |figures| figures.untaken_for.as_secs_f64());
+    gauge!("companion_parts_untaken_seconds").set(untaken_for);
 }
 
 fn report_sent(totals: &SendTotals) {

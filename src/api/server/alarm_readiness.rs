@@ -24,7 +24,6 @@ use crate::{
     domain::{
         access::Role,
         channel::{ChannelFault, ChannelKind, ChannelProof},
-        device::DeviceKind,
         ids::{ServerId, UserId},
         limits::CHANNELS_PER_USER,
         link_reason::LinkReason,
@@ -126,12 +125,17 @@ pub async fn get(
         Ok((owner, smart_devices::list(db, &server)?, refusal, unmatched, channels, team_chat))
     };
     let (owner, devices, refusal, unmatched, channels, team_chat) = context.pool.read(read).await?;
-    let has_alarm = devices.iter().any(|device| matches!(device.kind, DeviceKind::Alarm | DeviceKind::Unknown));
+    let has_alarm = devices.iter().any(|device| device.kind.may_be_alarm());
     let link = context.connections(vec![id.clone()]).await?.remove(&id);
+    let is_exhausted = context.budget_exhausted(id).await;
     let push = context.push_session(&owner).await?;
-    let link_path = PathReadiness::of_link(link.as_ref(), has_alarm);
+    let link_path = PathReadiness::of_link(link.as_ref(), has_alarm, is_exhausted);
     let push_path = PathReadiness::of_push(push.as_ref(), refusal.is_some(), unmatched);
     let ready = link_path.up || push_path.up;
+    if !ready && link.is_some_and(|link| link.reason == Some(LinkReason::NodeSilent)) {
+        // Perhaps it would be.
+        return Err(ApiError::Unavailable("the node that has the link does not answer".into()));
+    }
     Ok(HttpResponse::Ok().json(AlarmReadiness {
         ready,
         paths: [link_path, push_path],
@@ -169,12 +173,20 @@ impl ChannelReadiness {
 }
 
 impl PathReadiness {
-    /// The live link; without an alarm it has nothing to report.
-    fn of_link(link: Option<&LinkStatus>, has_alarm: bool) -> Self {
+    /// The live link; without an alarm it has nothing to report. `is_exhausted`: its budget was within the last minute.
+    fn of_link(link: Option<&LinkStatus>, has_alarm: bool, is_exhausted: bool) -> Self {
         let (state, reason) = (link.map(|link| link.state), link.and_then(|link| link.reason));
         let advice = match state {
-            Some(ConnectionState::Connected) if has_alarm => None,
-            Some(ConnectionState::Connected) => Some("Pair a smart alarm: without one the link cannot report a raid."),
+            _ if reason == Some(LinkReason::NodeSilent) => {
+                Some("The part of our service that has the link does not answer: look again in a moment.")
+            }
+            Some(ConnectionState::Connected) if !has_alarm => {
+                Some("Pair a smart alarm: without one the link cannot report a raid.")
+            }
+            Some(ConnectionState::Connected) => is_exhausted.then_some(
+                "More was asked of the game server within the last minute than it answers: alarms still come, switches \
+                 and the map may come late. Does another program use the same pairing?",
+            ),
             _ if matches!(reason, Some(LinkReason::MissingKey | LinkReason::UnreadableRow)) => Some(OPERATOR_REPAIRS),
             Some(ConnectionState::Unreachable) if reason == Some(LinkReason::OurDatabase) => {
                 Some("Our database does not answer; it is tried again automatically.")
@@ -185,6 +197,10 @@ impl PathReadiness {
             Some(ConnectionState::Unreachable | ConnectionState::Connecting) => {
                 Some("The game server does not answer; it is tried again automatically. Is it running?")
             }
+            Some(ConnectionState::Waiting) => Some(
+                "This game server takes few connections from us, and others have their turn; yours comes by itself. A \
+                 push credential delivers alarms meanwhile.",
+            ),
             Some(ConnectionState::Paused) | None => Some("The link is paused until a dashboard is opened."),
         };
         Self {

@@ -123,7 +123,8 @@ pub async fn acknowledge(
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
     own_id(&incident, &()).map_err(|_| ApiError::NotFound)?;
-    let acknowledged = context.services.hub.send(AcknowledgeRaid { server: id, user: user.id, incident }).await;
+    let acknowledge = AcknowledgeRaid { server: id, user: user.id, incident, by_link: false };
+    let acknowledged = context.services.hub.send(acknowledge).await;
     match acknowledged.map_err(|error| ApiError::Unavailable(Box::new(error)))? {
         Ok(stored) => Ok(HttpResponse::Ok().json(IncidentView::from(stored))),
         Err(CommandError::UnknownServer | CommandError::UnknownIncident) => Err(ApiError::NotFound),

@@ -38,7 +38,7 @@ use crate::{
 
 /// The relay has a deadline of its own, 5 s; this one is for a relay that does not answer.
 const RELAY_DEADLINE: Duration = Duration::from_secs(8);
-/// Options for a frame.
+/// Query of a camera's frame.
 #[derive(Deserialize, IntoParams, Validate)]
 pub struct FrameOptions {
     /// Draws trees, persons and names over the picture; `true` if absent.

@@ -247,10 +247,11 @@ impl DeviceView {
     }
 }
 
-/// Latest reports of this server's devices from its game connection.
+/// Latest reports of this server's devices from its game connection. `Unavailable` if the node that has that does not answer.
 pub async fn reports(context: &ApiContext, server: &ServerId) -> Result<HashMap<Arc<str>, DeviceReport>, ApiError> {
     let reports = context.services.hub.send(ReadDevices { server: server.clone() }).await;
-    reports.map_err(|error| ApiError::Unavailable(Box::new(error)))
+    let reports = reports.map_err(|error| ApiError::Unavailable(Box::new(error)))?;
+    reports.map_err(|unanswered| ApiError::Unavailable(unanswered.into()))
 }
 
 /// The devices of a server this user may watch.
@@ -312,7 +313,8 @@ pub async fn update(
     let (stored, size) = server
         .write_and_notify(edit, |hub, server| hub.do_send(ToConnection { server, message: DevicesChanged }))
         .await?;
-    let report = reports(&context, &id).await?.remove(device.as_str());
+    // The edit is stored, whatever the device says.
+    let report = reports(&context, &id).await.unwrap_or_default().remove(device.as_str());
     Ok(HttpResponse::Ok().json(DeviceView::new(stored, report, &context.caches.catalogue.current(), size)))
 }
 

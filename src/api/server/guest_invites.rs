@@ -15,7 +15,7 @@ use crate::{
         },
         context::ApiContext,
         extract::{json::Json, query::Query, session_user::SessionUser},
-        rate_limits::{Guessed, guessed_wrong},
+        rate_limits::Guessed,
         server::guests::{GuestState, PersonView},
     },
     crypto::digest::sha256_hex,
@@ -241,7 +241,9 @@ async fn guessing<T>(
         context.limits.rate_limits.pay_back_guess(Guessed::Invite, guess);
     }
     outcome?.map_err(|refused| match (refused, guess) {
-        (LinkRefused::Unknown, Some(guess)) => guessed_wrong(Guessed::Invite, guess, ApiError::UnknownInvite),
+        (LinkRefused::Unknown, Some(guess)) => {
+            context.limits.rate_limits.guessed_wrong(Guessed::Invite, guess, ApiError::UnknownInvite)
+        }
         (refused, _) => refusal(refused),
     })
 }

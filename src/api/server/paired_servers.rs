@@ -114,7 +114,8 @@ pub(in crate::api) struct PairedServerView {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ConnectionView {
-    /// `connecting`, `connected`, `unreachable`, `rejected` (pair again), `no_credentials` or `paused`.
+    /// `connecting`, `connected`, `unreachable`, `rejected` (pair again), `no_credentials`, `paused`, or
+    /// `waiting` (the game server takes no more links from us, until `nextAttemptAt`).
     state: ConnectionState,
     since: Timestamp,
     /// In words for the owner.
@@ -220,6 +221,7 @@ pub async fn create(
 ) -> Result<HttpResponse, ApiError> {
     let address = GameAddress::parse(&pairing.address)
         .ok_or_else(|| ApiError::invalid("address", "must be a host name or an IP address, without a port"))?;
+    let now = context.clock.now();
     let request = PairingRequest {
         owner: user.user.id,
         source: PairingSource::Hand,
@@ -228,11 +230,12 @@ pub async fn create(
         port: pairing.port,
         player_id: pairing.player_id.into(),
         player_token: SecretBox::new(Box::new(pairing.player_token.0)),
+        at: Some(now),
     };
     let owner = request.owner.clone();
     let known = context.pool.read(move |db| paired_servers::list_for(db, &owner)).await?;
     let mut links = context.connections(known.into_iter().map(|server| server.id).collect()).await?;
-    let (vault, random, now) = (context.keys.vault.clone(), context.random.clone(), context.clock.now());
+    let (vault, random) = (context.keys.vault.clone(), context.random.clone());
     let (outbound, policy) = (context.limits.outbound.clone(), context.settings.link_policy);
     let (hub, push, caller) = (context.services.hub.clone(), context.services.push.clone(), request.owner.clone());
     let pair = move |db: &mut Db| {

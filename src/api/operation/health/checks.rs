@@ -24,6 +24,7 @@ use crate::{
         clock_skew::ClockSkew,
         ids::{SessionId, UserId},
     },
+    ownership::Ownership,
     push::{
         session_status::PushCounts,
         worker::{CountSessions, SessionsLoaded},
@@ -148,6 +149,7 @@ impl ApiContext {
             let _ = web::block(look_after).await;
             // Its faults are in the log.
             let _ = self.written().await;
+            self.copy_erasures().await;
             self.settle_erasures().await;
             self.note_warnings().await;
             if let Some(wait) = self.overdue_alarm() {
@@ -262,6 +264,7 @@ impl ApiContext {
                 sockets: self.sockets(),
                 unnamed_proxy: self.limits.connections.unread_forwarding.is_noticed(self.clock.moment()),
                 last_alarm: last_alarm.ok().and_then(Result::ok).flatten(),
+                node: self.health.ownership.as_ref().map(Ownership::figures),
             })
         };
         self.health.report.get(&self.clock, look).await

@@ -6,11 +6,27 @@ use crate::{
     api::context::ApiContext,
     db::{
         erasure_list::{self, ERASURES, OpenErasures},
+        node_news,
         query_failures::log_failure,
     },
 };
 
 impl ApiContext {
+    /// Notes on the list who has erased themselves at another node.
+    pub(super) async fn copy_erasures(&self) {
+        let (notes, data_dir, now) =
+            (self.health.erasure_notes.clone(), self.settings.data_dir.clone(), self.clock.now());
+        match self.pool.read(node_news::erased_users).await {
+            Ok(erased) => {
+                // A panic is reported there.
+                if let Ok(Err(error)) = web::block(move || notes.copy(&data_dir, erased, now)).await {
+                    log::warn!("{ERASURES} cannot be read: {error}");
+                }
+            }
+            Err(error) => log_failure("erasures of other nodes are noted later", &error),
+        }
+    }
+
     /// Notes on the list what it lacks. Costs nothing while no user erases themselves.
     pub(super) async fn settle_erasures(&self) {
         let (notes, data_dir, now) =

@@ -28,11 +28,11 @@ struct ServiceReadiness {
     ok: bool,
     /// Needs the operator, and no reason to send traffic elsewhere: `database`, which is damaged, or the log of which was
     /// removed, `alarms`, which wait for the database for more than a minute, `storedSecrets`, some of which do not open,
-    /// `storedRows`, some of which cannot be read, `erasures`, some of which are not on their list, `clock`, which differs from the identity provider's, `signIn`, for which
+    /// `node`, which has no lease, `storedRows`, some of which cannot be read, `erasures`, some of which are not on their list, `clock`, which differs from the identity provider's, `signIn`, for which
     /// that does not answer, `openFiles`, which are too few, `connections` of clients, of which few are left, `gameLinks` and `pushSessions`, most of which are not reached,
     /// `pushCredentials`, some of which cannot be read, `backup`, which is old, `images`, whose directory cannot be written,
     /// and `memory`, most of which is in use.
-    #[schema(max_items = 15)]
+    #[schema(max_items = 16)]
     warnings: Vec<FieldError>,
 }
 

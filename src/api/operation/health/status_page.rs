@@ -23,12 +23,13 @@ use crate::{
         operation::version::{COMMIT, VERSION},
     },
     domain::time::Timestamp,
+    ownership::NodeFigures,
 };
 
 /// Seconds after which a browser asks again.
 const RENEWED_AFTER: u16 = 15;
 
-/// State of the service.
+/// State of the service and of each part that it needs.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceState {
@@ -57,6 +58,10 @@ pub struct ServiceState {
     /// Number of push sessions in each state; absent while they do not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     push: Option<BTreeMap<&'static str, usize>>,
+    /// Of several nodes: how many live, and the game servers, push sessions and kinds of work for all that this one has; all 0
+    /// while it has no lease. Absent where one process serves alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<BTreeMap<&'static str, usize>>,
     /// Open WebSockets.
     sockets: usize,
     /// Requests come over a reverse proxy that `TRUSTED_PROXIES` does not name: all of its clients share the limits of
@@ -93,6 +98,7 @@ impl ServiceState {
             && alarms_sent
             && links
             && push
+            && own.node.is_none_or(|node| node.holds)
             && own.sign_in
             && own.unreadable_secrets == 0
             && own.unreadable_rows == 0;
@@ -115,6 +121,7 @@ impl ServiceState {
             sign_in: own.sign_in,
             links: own.links.as_ref().map(|links| links.by_state.into_iter().collect()),
             push: own.push.map(|push| push.into_iter().collect()),
+            node: own.node.map(|node| node_counts(&node)),
             sockets: own.sockets,
             unnamed_proxy: own.unnamed_proxy,
             unreadable_secrets: own.unreadable_secrets,
@@ -168,6 +175,14 @@ impl ServiceState {
         } else {
             "fails: the identity provider does not answer, or the clock of the service is wrong"
         };
+        let node = self.node.as_ref().map(|counts| match counts.get("live") {
+            Some(1..) => {
+                let count = |of: &str| counts.get(of).copied().unwrap_or_default();
+                let (live, servers, sessions) = (count("live"), count("gameServers"), count("pushSessions"));
+                format!("one of {live} nodes, which has {servers} game servers and {sessions} push sessions")
+            }
+            _ => "has no lease, and so no links and push sessions; if no node has one, no one is watched".to_owned(),
+        });
         let parts = [
             ("Database", database.to_owned()),
             ("Disk", disk.to_owned()),
@@ -181,6 +196,7 @@ impl ServiceState {
             ("Reverse proxy", proxy.to_owned()),
             ("Last alarm delivered", alarm),
         ];
+        let parts = parts.into_iter().chain(node.map(|node| ("Node", node)));
         let Self { version, commit, .. } = self;
         let content = html! {
             h1 { (title) }
@@ -193,6 +209,12 @@ impl ServiceState {
         };
         whole(&format!("companion: {title}"), &content)
     }
+}
+
+fn node_counts(node: &NodeFigures) -> BTreeMap<&'static str, usize> {
+    let NodeFigures { holds, live, links, push_sessions, sweeps, .. } = *node;
+    let counts = [("live", live), ("gameServers", links), ("pushSessions", push_sessions), ("sweeps", sweeps)];
+    counts.into_iter().map(|(name, count)| (name, if holds { count } else { 0 })).collect()
 }
 
 /// The states that there are, in words.
@@ -262,7 +284,26 @@ mod tests {
             unreadable_secrets: 0,
             unreadable_rows: 0,
             last_alarm: last_alarm.map(|at| at.parse().unwrap()),
+            node: None,
         }
+    }
+
+    #[test]
+    fn a_node_says_what_it_has() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let mut own = own(Ok(()), None);
+        let state = |own: &ServiceHealth| ServiceState::new(own, now, 1);
+        assert!(serde_json::to_value(state(&own)).unwrap().get("node").is_none());
+        let (links, untaken_for) = (7, Default::default());
+        let node = NodeFigures { holds: true, live: 3, links, push_sessions: 4, sweeps: 2, untaken_for };
+        own.node = Some(node);
+        let shown = serde_json::to_value(state(&own)).unwrap();
+        let counts = serde_json::json!({ "live": 3, "gameServers": 7, "pushSessions": 4, "sweeps": 2 });
+        assert_eq!(shown["node"], counts);
+        assert!(state(&own).page(now).contains("one of 3 nodes, which has 7 game servers and 4 push sessions"));
+        own.node = Some(NodeFigures { holds: false, ..node });
+        let page = state(&own).page(now);
+        assert!(page.contains("has no lease") && page.contains("if no node has one, no one is watched"), "{page}");
     }
 
     #[test]

@@ -101,8 +101,15 @@ impl ApiContext {
                 descriptors::limit_for(wanted.saturating_mul(2), workers)
             )
         });
+        let is_no_node = self.health.ownership.as_ref().is_some_and(|ownership| !ownership.figures().holds);
+        let node = is_no_node.then(|| {
+            "this process has no lease in NATS, and so no links and push sessions; see docs/operations.md, \
+             CompanionNodeWithoutLease"
+                .to_owned()
+        });
         let own = [
             ("database", database),
+            ("node", node),
             ("alarms", alarms),
             ("storedSecrets", secrets),
             ("storedRows", rows),
