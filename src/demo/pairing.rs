@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// A pairing needs a login and a few messages on this machine.
-const PAIRING_DEADLINE: Duration = Duration::from_secs(15);
+/// A pairing needs a login and a few messages on this machine, which may be busy: it draws the map meanwhile.
+const PAIRING_DEADLINE: Duration = Duration::from_secs(90);
 
 /// Reasons for which a user has no pairing.
 #[derive(Debug, thiserror::Error)]
