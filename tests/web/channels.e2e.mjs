@@ -126,20 +126,20 @@ test("the team's chat is added as a channel, tried in the game, and given a time
 test("a drill shows how an alarm reaches each channel, and that it was acknowledged", async () => {
   const { page, faults, close } = await opened();
   const last = lastAlarmOf(page);
+  // The raid of the demo may be the newest alarm at any moment; here it is the drill.
+  await page.route(/\/alarms\?limit=1$/, async (route) => {
+    const { alarms } = await demo.call("GET", `/paired-servers/${demo.serverId}/alarms`);
+    await route.fulfill({ json: { alarms: alarms.filter(({ drill }) => drill).slice(0, 1), next: null } });
+  });
   await last.getByRole("button", { name: "Start a drill" }).click();
   await last.getByText("Drill.").waitFor();
   const row = last.getByRole("listitem").filter({ hasText: "Phone" });
   await row.getByText(/was taken (at once|after \d+ s)/).waitFor();
   await last.getByText("You have not acknowledged it.").waitFor();
-  // The raid of the demo may be the newest meanwhile.
-  const acknowledgeAll = async () => {
-    const path = `/paired-servers/${demo.serverId}/alarms`;
-    const { alarms } = await demo.call("GET", path);
-    const open = alarms.filter(({ acks }) => Object.keys(acks).length === 0);
-    for (const { incident } of open) await demo.call("POST", `${path}/${incident}/ack`);
-    return last.getByText(/^You acknowledged it/).count();
-  };
-  await until(acknowledgeAll, (count) => count === 1);
+  const path = `/paired-servers/${demo.serverId}/alarms`;
+  const { incident } = (await demo.call("GET", path)).alarms.find(({ drill }) => drill);
+  await demo.call("POST", `${path}/${incident}/ack`);
+  await last.getByText(/^You acknowledged it/).waitFor();
   assert.deepEqual(faults, []);
   await close();
 });

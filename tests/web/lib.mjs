@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before } from "node:test";
+import { after, afterEach, before } from "node:test";
 import { chromium } from "playwright-core";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
@@ -12,6 +12,8 @@ export const PROGRAM =
   process.env.COMPANION ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/companion");
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const START_DEADLINE = 180_000;
+/** Milliseconds that a test waits for what must come: a busy machine takes long, and a longer wait costs nothing where it comes. */
+export const PATIENCE = 120_000;
 
 /** Starts a demo on free ports. */
 export async function startDemo({ options = [] } = {}) {
@@ -21,25 +23,28 @@ export async function startDemo({ options = [] } = {}) {
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
+  // The log is of use only if it does not start.
+  let errors = "";
+  /** @type {any} */ let timer;
   const started = new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`the demo did not start:\n${output}`)), START_DEADLINE);
+    timer = setTimeout(() => reject(new Error(`the demo did not start:\n${output}${errors}`)), START_DEADLINE);
     child.stdout.on("data", (bytes) => {
       output += bytes;
-      if (!output.includes("Ctrl-C ends the demo")) return;
-      clearTimeout(timer);
-      resolve(undefined);
+      if (output.includes("Ctrl-C ends the demo")) resolve(undefined);
     });
-    child.stderr.on("data", () => {});
-    child.on("exit", (code) => reject(new Error(`the demo ended with ${code}:\n${output}`)));
+    child.stderr.on("data", (bytes) => (errors = (errors + bytes).slice(-4000)));
+    child.on("exit", (code) => reject(new Error(`the demo ended with ${code}:\n${output}${errors}`)));
+    child.on("error", reject);
   });
-  await started;
+  await started.finally(() => clearTimeout(timer));
   const file = JSON.parse(readFileSync(join(data, "demo.json"), "utf8"));
   return {
     ...file,
     serverId: file.servers[0].id,
     call: (method, path, body) => call(file, method, path, body),
     stop: async () => {
-      await new Promise((resolve) => child.once("exit", resolve) && child.kill("SIGINT"));
+      const ended = new Promise((resolve) => child.once("exit", resolve));
+      if (child.exitCode === null && child.signalCode === null && child.kill("SIGINT")) await ended;
       rmSync(directory, { recursive: true, force: true });
     },
   };
@@ -77,14 +82,26 @@ export const launch = () =>
 export let demo;
 export let browser;
 
-/** Starts a demo and a browser before the tests of the file that calls it, and ends both after them. */
-export function useDemo() {
+/** Sessions of `openPage` that were not closed: those of a test that has failed. @type {Set<any>} */
+const left = new Set();
+
+/**
+ * Starts a demo and a browser before the tests of the file that calls it, and ends both after them. What a test that has
+ * failed leaves open goes on to watch, and is closed after it, unless tests run side by side.
+ */
+export function useDemo({ isSideBySide = false } = {}) {
   before(async () => {
-    [demo, browser] = await Promise.all([startDemo(), launch()]);
+    // Each is known as soon as it is there, and ended also if the other one does not start.
+    const started = [startDemo().then((one) => (demo = one)), launch().then((one) => (browser = one))];
+    await Promise.all(started);
   });
   after(async () => {
     await browser?.close();
     await demo?.stop();
+  });
+  if (isSideBySide) return;
+  afterEach(async () => {
+    for (const session of left) await session.close();
   });
 }
 
@@ -92,6 +109,7 @@ export function useDemo() {
 export async function openSession(browser, demo, { width = 1366, height = 768, signedIn = true, ...context } = {}) {
   const settings = { viewport: { width, height }, locale: "en-GB", timezoneId: "UTC", ...context };
   const session = await browser.newContext(settings);
+  session.setDefaultTimeout(PATIENCE);
   if (signedIn) {
     const [name, value] = demo.cookie.split("=");
     await session.addCookies([{ name, value, url: demo.apiUrl }]);
@@ -106,6 +124,8 @@ export async function openSession(browser, demo, { width = 1366, height = 768, s
  */
 export async function openPage(browser, demo, { path = "/", prepare = null, session = null, ...looks } = {}) {
   const opened = session ?? (await openSession(browser, demo, looks));
+  if (!session) left.add(opened);
+  opened.once("close", () => left.delete(opened));
   const page = await opened.newPage();
   const faults = [];
   const allowed = new Set([new URL(demo.apiUrl).host, new URL(demo.relayUrl).host, new URL(demo.openUrl).host]);

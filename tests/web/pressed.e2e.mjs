@@ -5,7 +5,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { labelOf } from "../../src/web/files/map/grid.js";
-import { browser, demo, openPage, useDemo } from "./lib.mjs";
+import { browser, demo, openPage, tones, useDemo } from "./lib.mjs";
+import { until } from "./push-lib.mjs";
 
 useDemo();
 
@@ -130,10 +131,10 @@ for (const reducedMotion of ["no-preference", "reduce"]) {
       return page.locator(".map-place").textContent();
     };
     const there = async (page, size) => {
-      for (let left = 100; (await middle(page)) !== labelOf(size, at.x, at.y); left -= 1) {
-        assert.ok(left > 0, `${await middle(page)} is not the place of the raid`);
-        await page.waitForTimeout(100);
-      }
+      await until(
+        () => middle(page),
+        (label) => label === labelOf(size, at.x, at.y),
+      );
     };
     assert.notEqual(await middle(page), labelOf(state().server.mapSize, at.x, at.y));
     patch({ op: "add", path: "/raids/one", value: raidOf(at) });
@@ -170,6 +171,38 @@ for (const reducedMotion of ["no-preference", "reduce"]) {
     await Promise.all([close(), closeOther()]);
   });
 }
+
+test("a raid rings before the map has come, and what was pressed until then is done once it has", async () => {
+  const { prepare } = stage((state) => (state.raids.one = raidOf()));
+  let bring;
+  const brought = new Promise((resolve) => (bring = resolve));
+  let isLost = true;
+  const { page, close } = await openPage(browser, demo, {
+    prepare: async (page) => {
+      await prepare(page);
+      await page.addInitScript(tones);
+      await page.route("**/map/map.js", async (route) => {
+        if (isLost) return route.abort();
+        await brought;
+        await route.continue();
+      });
+    },
+  });
+  await page.locator(".raid-bar.is-open").waitFor();
+  const again = page.locator(".map").getByRole("button", { name: "Try again" });
+  await again.waitFor();
+  isLost = false;
+  await again.click();
+  await page.waitForFunction(() => globalThis.ringing === 1);
+  await page.getByRole("button", { name: "Follow" }).first().click();
+  assert.equal(await page.locator(".map canvas").count(), 0);
+  bring();
+  await page.getByText(/^Following /).waitFor();
+  assert.equal(await again.count(), 0);
+  await page.getByRole("button", { name: "Acknowledge", exact: true }).click();
+  await page.waitForFunction(() => globalThis.ringing === 0);
+  await close();
+});
 
 test("a new version is offered, and never while there is a raid", async () => {
   const { prepare, patch } = stage((state) => (state.raids.one = raidOf()));

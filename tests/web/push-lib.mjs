@@ -3,6 +3,7 @@
 
 import { createECDH, randomBytes } from "node:crypto";
 import ece from "http_ece";
+import { PATIENCE } from "./lib.mjs";
 
 /**
  * In place of `PushManager` in the page: `subscribe` of Chromium needs the push service of its maker, which is out of
@@ -138,8 +139,6 @@ export function notifications(page, holds) {
     });
   return until(shown, holds);
 }
-
-const PATIENCE = 60_000;
 
 /** Asks until `holds` is true for the answer, which is returned. */
 export async function until(ask, holds) {

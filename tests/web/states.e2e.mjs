@@ -29,7 +29,7 @@ const DRAWN = {
   "/admin/overview": 503,
 };
 
-useDemo();
+useDemo({ isSideBySide: true });
 
 /** @type {any} a service with nothing paired, for the pages it draws */
 let bare;

@@ -150,3 +150,20 @@ test("an acknowledgement elsewhere takes the place of an alarm in silence, and s
   await push(acknowledged);
   assert.deepEqual([shown.length, open.size], [3, 0], "a push that shows nothing costs the permission");
 });
+
+test("news of a raid takes the place of what rang under the id of a part", async () => {
+  const { push, open } = started();
+  const opened = (tag) => ({ event: "raid.opened", notification: { title: "RAID", body: "Now", tag, silent: false } });
+  const notification = { title: "RAID", body: "3 times", tag: "raid", silent: true };
+  const news = (event) => ({ event, parts: ["part"], notification });
+  await push(opened("part"));
+  await push(opened("other"));
+  await push(news("raid.updated"));
+  assert.deepEqual([...open.keys()], ["other", "raid"], "a count stays where the part was");
+  open.clear();
+  await push(opened("part"));
+  await push(news("raid.acknowledged"));
+  assert.deepEqual([...open.keys()], ["raid"]);
+  await push({ ...opened("raid"), parts: "part" });
+  assert.equal(open.size, 1, "no list");
+});

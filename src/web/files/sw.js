@@ -30,7 +30,9 @@ async function alarm(data) {
   const message = read(data);
   const { title, body, tag, navigate, silent } = message.notification ?? {};
   const isAside = message.event === "raid.acknowledged" || message.event === "raid.updated";
-  const isOver = isAside && !(await shown(tag)).length;
+  // Alarms that rang under ids of their own, before they were known to be parts of this raid.
+  const parts = Array.isArray(message.parts) ? (await Promise.all(message.parts.map(shown))).flat() : [];
+  const isOver = isAside && !parts.length && !(await shown(tag)).length;
   await show(title ?? UNREADABLE.title, {
     body: body ?? UNREADABLE.body,
     tag,
@@ -39,6 +41,7 @@ async function alarm(data) {
     ackUrl: own(message.ackUrl),
     navigate: own(navigate),
   });
+  for (const part of parts) part.close();
   // Here no notification waits for that any longer: a push must show one, but it need not stay.
   if (isOver) for (const notification of await shown(tag)) notification.close();
 }

@@ -6,26 +6,29 @@ import { lostChannels } from "../more/steps.js";
 import { bdi, button, fill, h } from "../ui/dom.js";
 import { day } from "../ui/time.js";
 import { ARRIVALS } from "../words/arrivals.js";
+import { forgetInvitation, invitation } from "./invitation.js";
 import { emit, live, loadServers, on, show } from "./live.js";
-import { setUpFacts } from "./readiness.js";
+import { keepReadiness, setUpFacts } from "./readiness.js";
+import { wokenPill } from "./woken.js";
 
-const KEY = "invitation";
+/** @typedef {Extract<Relay["ServerMessage"], { type: "devicePaired" }>} Pairing */
 
 /**
- * Keeps the token of an invitation over a sign-in, in this tab only, and takes it out of the address: it is a secret.
+ * All that a page does for those who arrive, once the servers are known.
+ * @param {import("./types.js").Parts} parts @param {Pairing[]} pairings that came already
  */
-export function keepInvitation() {
-  const token = location.pathname.endsWith("/invite") ? new URLSearchParams(location.hash.slice(1)).get("token") : null;
-  if (!token) return;
-  sessionStorage.setItem(KEY, token);
-  history.replaceState(null, "", `${document.documentElement.dataset.base ?? ""}/`);
+export function arrive({ notices, siren, addToBar }, pairings) {
+  addToBar(wokenPill(siren));
+  followChannels(notices);
+  followPairings(notices, pairings);
+  keepReadiness();
+  greet(notices);
+  followAlarms();
+  checkPushes(notices);
 }
 
-/** True if an invitation waits for an answer. */
-export const isInvited = () => sessionStorage.getItem(KEY) !== null;
-
 /** Shows the place that an alarm's link names, now, and whenever a notification is clicked while this page is open. */
-export function followAlarms() {
+function followAlarms() {
   showPlace(location.hash);
   addEventListener("hashchange", () => showPlace(location.hash));
   navigator.serviceWorker?.addEventListener("message", async ({ data }) => {
@@ -47,7 +50,7 @@ function showPlace(hash) {
 }
 
 /** Says it if alarms no longer reach this browser, which was to be woken. @param {HTMLElement} notices */
-export async function checkPushes(notices) {
+async function checkPushes(notices) {
   if (!localStorage.getItem("push")) return;
   const { keepSubscribed } = await import("../push.js");
   const words = await keepSubscribed(live.me.id).catch(() => "");
@@ -61,7 +64,7 @@ export async function checkPushes(notices) {
 }
 
 /** Says which channels no alarm is sent by, until it is again. @param {HTMLElement} notices */
-export function followChannels(notices) {
+function followChannels(notices) {
   /** @type {Map<string, HTMLElement>} by channel */
   const shown = new Map();
   on("readiness", () => {
@@ -87,9 +90,9 @@ export function followChannels(notices) {
 /**
  * Names each device that is paired, now or since the last visit, until it is closed: it may be one that the user knows
  * nothing of.
- * @param {HTMLElement} notices
+ * @param {HTMLElement} notices @param {Pairing[]} pairings that came already
  */
-export function followPairings(notices) {
+function followPairings(notices, pairings) {
   const shown = new Set();
   /**
    * @param {{ id: string, label?: string | null, serverId?: string | null }} device
@@ -107,16 +110,16 @@ export function followPairings(notices) {
     element.lastElementChild?.addEventListener("click", () => post(`/pairing/device/${id}/seen`).catch(() => {}));
     notices.append(element);
   };
-  on("message", (/** @type {Relay["ServerMessage"]} */ message) => {
-    if (message.type === "devicePaired") announce(message.device, ARRIVALS.paired(message.device.network));
-  });
+  const say = (/** @type {Pairing} */ { device }) => announce(device, ARRIVALS.paired(device.network));
+  pairings.forEach(say);
+  on("message", (/** @type {Relay["ServerMessage"]} */ message) => message.type === "devicePaired" && say(message));
   on("readiness", () => {
     for (const device of setUpFacts.unseen) announce(device, ARRIVALS.pairedOn(day(device.createdAt)));
   });
 }
 
 /** Shows what there is to say to someone who has just arrived. @param {HTMLElement} notices */
-export async function greet(notices) {
+async function greet(notices) {
   const billing = new URLSearchParams(location.search).get("billing");
   if (billing) {
     history.replaceState(null, "", location.pathname);
@@ -128,12 +131,12 @@ export async function greet(notices) {
       ),
     );
   }
-  if (isInvited()) await invite(notices);
+  if (invitation() !== null) await invite(notices);
 }
 
 /** @param {HTMLElement} notices */
 async function invite(notices) {
-  const token = sessionStorage.getItem(KEY) ?? "";
+  const token = invitation() ?? "";
   const words = h("span", {});
   const accept = button(ARRIVALS.accept, accepted, { kind: "primary" });
   const element = notice(words, accept);
@@ -142,7 +145,7 @@ async function invite(notices) {
     const { serverName, owner } = await get(`/guest-invites/preview?token=${encodeURIComponent(token)}`);
     fill(words, bdi(owner.displayName), ` ${ARRIVALS.invites} `, bdi(serverName), ".");
   } catch (problem) {
-    sessionStorage.removeItem(KEY);
+    forgetInvitation();
     fill(words, problem.message);
     accept.remove();
   }
@@ -150,7 +153,7 @@ async function invite(notices) {
   async function accepted() {
     try {
       const { serverId } = await post("/guest-invites/accept", { token });
-      sessionStorage.removeItem(KEY);
+      forgetInvitation();
       element.remove();
       await loadServers();
       show(serverId);

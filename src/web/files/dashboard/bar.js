@@ -4,8 +4,7 @@ import { attribute, clean, fill, h, icon, text } from "../ui/dom.js";
 import { ago, duration, everySecond } from "../ui/time.js";
 import { COMMON } from "../words/common.js";
 import { SHELL, STATES } from "../words/shell.js";
-import { emit, live, nameOf, on, show } from "./live.js";
-import { setUpFacts, steps } from "./readiness.js";
+import { live, nameOf, on, show } from "./live.js";
 
 /** @param {{ siren: import("../attention.js").Siren }} parts */
 export function topBar({ siren }) {
@@ -30,13 +29,6 @@ export function topBar({ siren }) {
       before = "";
     },
   });
-  const wokenWords = h("span", {});
-  const woken = h(
-    "button",
-    { type: "button", class: "plain pill woken", hidden: true, onclick: () => emit("openTab", "more") },
-    h("span", { class: "dot" }),
-    wokenWords,
-  );
   const soundWords = h("span", { class: "wide-only" });
   const element = h(
     "header",
@@ -57,7 +49,6 @@ export function topBar({ siren }) {
       h("span", { class: "pill" }, wiped),
     ),
     h("div", { class: "space" }),
-    woken,
     sound,
   );
 
@@ -104,13 +95,6 @@ export function topBar({ siren }) {
     sound.classList.toggle("is-stale", state !== "armed");
   }
 
-  function readiness() {
-    const left = steps(siren.state).filter(({ isDone }) => !isDone).length;
-    woken.hidden = !setUpFacts.isKnown;
-    attribute(woken, "class", `plain pill woken is-${left === 0 ? "live" : "stale"}`);
-    text(wokenWords, left === 0 ? SHELL.woken : SHELL.stepsLeft(left));
-  }
-
   siren.changed = soundState;
   soundState();
   connection();
@@ -121,10 +105,10 @@ export function topBar({ siren }) {
     connection();
     facts();
     soundState();
-    readiness();
   });
-  on("readiness raids", readiness);
-  return element;
+  /** Puts an element before the button of the sound. @param {HTMLElement} other */
+  const add = (other) => sound.before(other);
+  return { element, add };
 }
 
 /** Incidents of a server that have not ended. @param {import("./types.js").Server} server */

@@ -2,20 +2,10 @@
 
 import { get } from "../api.js";
 import { button, fill, h } from "../ui/dom.js";
-import { ARRIVALS } from "../words/arrivals.js";
 import { SHELL } from "../words/shell.js";
-import {
-  checkPushes,
-  followAlarms,
-  followChannels,
-  followPairings,
-  greet,
-  isInvited,
-  keepInvitation,
-} from "./arrivals.js";
 import { firstAnswers } from "./first-answers.js";
-import { connect, live } from "./live.js";
-import { keepReadiness } from "./readiness.js";
+import { invitation, keepInvitation } from "./invitation.js";
+import { connect, live, on } from "./live.js";
 import { drawShell, signInUrl } from "./shell.js";
 
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
@@ -57,17 +47,27 @@ async function start() {
     clearTimeout(patience);
   }
   const parts = drawShell(root);
-  followChannels(parts.notices);
-  followPairings(parts.notices);
+  on("message", (message) => message.type === "devicePaired" && early?.push(message));
   await connect(answers);
-  keepReadiness();
-  greet(parts.notices);
-  followAlarms();
-  checkPushes(parts.notices);
+  arrive(parts);
   if (live.servers.size === 0) {
     const { firstSteps } = await import("../more/first-steps.js");
     firstSteps(parts);
   }
+}
+
+/** Pairings that came before there was anyone to say them. @type {Extract<Relay["ServerMessage"], { type: "devicePaired" }>[] | null} */
+let early = [];
+
+/** Begins what is said besides raids; a line that broke is tried again. @param {import("./types.js").Parts} parts */
+function arrive(parts) {
+  import("./arrivals.js").then(
+    (arrivals) => {
+      arrivals.arrive(parts, early ?? []);
+      early = null;
+    },
+    () => setTimeout(arrive, AGAIN, parts),
+  );
 }
 
 function signIn() {
@@ -77,7 +77,7 @@ function signIn() {
     sheet(
       h("h1", {}, SHELL.product),
       h("p", {}, SHELL.about),
-      isInvited() && h("p", { role: "status" }, ARRIVALS.invited),
+      invitation() !== null && h("p", { role: "status" }, SHELL.invited),
       isCancelled && h("p", { class: "quiet", role: "status" }, SHELL.cancelled),
       h("a", { class: "button primary", href: signInUrl() }, SHELL.signIn),
       h("p", { class: "quiet" }, SHELL.signInWhy),

@@ -1,13 +1,13 @@
 // The frame of the dashboard: top bar, raid bar, tabs, map, panels.
 
 import { API, get, PAGES } from "../api.js";
-import { LiveMap } from "../map/map.js";
 import { isUnknown } from "../raid.js";
 import { attribute, button, empty, fill, h, icon, text } from "../ui/dom.js";
 import { everySecond, until } from "../ui/time.js";
 import { LINKS, SHELL } from "../words/shell.js";
 import { topBar } from "./bar.js";
 import { incidents, live, on } from "./live.js";
+import { mapFrame } from "./map-frame.js";
 import { raidBars } from "./raids.js";
 
 const TABS = ["map", "team", "devices", "feed", "shops", "more"];
@@ -40,7 +40,7 @@ const VERSION_EVERY = 15 * 60_000;
 
 /** Draws it all into `root`. @param {HTMLElement} root */
 export function drawShell(root) {
-  const map = new LiveMap();
+  const map = mapFrame();
   const narrow = matchMedia("(max-width: 719px)");
   const wide = matchMedia("(min-width: 1100px)");
   const raids = raidBars({
@@ -50,7 +50,8 @@ export function drawShell(root) {
     },
   });
   const notices = h("div", { class: "notices" });
-  const parts = { map, raids, siren: raids.siren, notices };
+  const bar = topBar({ siren: raids.siren });
+  const parts = { map, raids, siren: raids.siren, notices, addToBar: bar.add };
   const side = h("aside", { class: "side", "aria-label": `${SHELL.tabs.feed}` });
   const body = h("div", { class: "panel-body", id: "panel", role: "tabpanel", tabindex: "0" });
   const grip = h("button", {
@@ -68,12 +69,12 @@ export function drawShell(root) {
   );
   const top = h("section", { class: "raids-area", "aria-label": SHELL.notices }, raids.element, notices);
   top.style.gridArea = "raid";
-  fill(root, h("div", { class: "shell" }, topBar({ siren: raids.siren }), top, rail, panel, map.element, side));
+  fill(root, h("div", { class: "shell" }, bar.element, top, rail, panel, map.element, side));
   let opened = "";
   /** Panels, and the blocks that are beside the map where there is room, else in a panel. @type {Map<string, Promise<any>>} */
   const made = new Map();
   const blocks = {
-    feed: async () => (await MODULES.feed()).feedBlock({ flyTo: (x, y) => map.flyTo(x, y) }),
+    feed: async () => (await MODULES.feed()).feedBlock({ flyTo: map.flyTo }),
     chat: async () => (await MODULES.chat()).chatBlock(),
   };
   /** @param {"feed" | "chat"} name */

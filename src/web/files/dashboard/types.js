@@ -4,8 +4,8 @@
 /** @typedef {Api["ChatLineSchema"] & { missed?: boolean }} Line of the chat */
 /** @typedef {{ x: number, y: number, at: number }} Footprint */
 /**
- * @typedef {{ map: import("../map/map.js").LiveMap, raids: ReturnType<typeof import("./raids.js").raidBars>,
- *   siren: import("../attention.js").Siren, notices: HTMLElement }} Parts of the frame
+ * @typedef {{ map: ReturnType<typeof import("./map-frame.js").mapFrame>, raids: ReturnType<typeof import("./raids.js").raidBars>,
+ *   siren: import("../attention.js").Siren, notices: HTMLElement, addToBar: (element: HTMLElement) => void }} Parts of the frame
  */
 /**
  * @typedef {object} Server

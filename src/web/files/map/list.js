@@ -10,7 +10,7 @@ const ORDER = ["team", "events", "notes", "deaths", "devices", "shops"];
 /** Rows at most; a search finds the others. */
 const ROWS = 60;
 
-/** @param {{ map: import("./map.js").LiveMap }} parts */
+/** @param {{ map: { choose: (id: string) => void } }} parts */
 export function listPanel({ map }) {
   const search = h("input", { type: "search", "aria-label": MAP.search, placeholder: MAP.search, oninput: update });
   const list = h("ul", { class: "rows", role: "list", "aria-label": MAP.list });
@@ -45,7 +45,7 @@ export function listPanel({ map }) {
   return element;
 }
 
-/** @param {import("./looks.js").Thing} thing @param {import("./map.js").LiveMap} map */
+/** @param {import("./looks.js").Thing} thing @param {{ choose: (id: string) => void }} map */
 function row({ id, kind, layer, entry }, map) {
   const name = h("span", { class: "title" });
   const place = h("span", { class: "quiet" });

@@ -20,7 +20,9 @@ import { View } from "./view.js";
 const SEEN = 1200;
 
 export class LiveMap {
-  constructor() {
+  /** @param {HTMLElement} element it goes into, before what is there */
+  constructor(element) {
+    this.element = element;
     this.view = new View(4000);
     this.motion = new Motion();
     this.show = shownLayers();
@@ -58,17 +60,7 @@ export class LiveMap {
     this.opened = null;
     this.menu = layerMenu(this.show, () => this.#redraw());
     this.buttons = this.#makeButtons();
-    this.element = h(
-      "main",
-      { class: "map" },
-      h("h1", { class: "hidden-text" }, SHELL.product),
-      this.canvas,
-      this.menu.element,
-      this.buttons.element,
-      this.place,
-      this.plate,
-      this.old,
-    );
+    element.prepend(this.canvas, this.menu.element, this.buttons.element, this.place, this.plate, this.old);
     this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== "Escape") return;
       this.use(null);
@@ -82,12 +74,13 @@ export class LiveMap {
     on("map", () => this.#loadPicture());
     on("team mapMarkers devices mapNotes", () => this.#update());
     on("places connection raids", () => this.#soon());
-    on("choosePlace", (done) => this.#choosePlace(done));
-    on("followMember", (id) => this.follow(`member ${id}`));
     everySecond(() => {
       this.old.update();
       this.#soon();
     });
+    // A flight that was asked for before needs the size at once.
+    this.painter.resize();
+    this.#changeServer();
   }
 
   /** The card, the form of a note and the ruler; null if they do not come: the next press asks for them again. */
@@ -121,7 +114,7 @@ export class LiveMap {
   }
 
   /** The next place that is chosen is for another part of the page. @param {(x: number, y: number) => Promise<any>} done */
-  #choosePlace(done) {
+  choosePlace(done) {
     this.use("place");
     this.chosen = (x, y) =>
       done(x, y).then(

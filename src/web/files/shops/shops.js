@@ -17,7 +17,7 @@ const ROWS = 80;
 const LOAD_EVERY = 60_000;
 const LOAD_AGAIN = 5000;
 
-/** @param {{ map: import("../map/map.js").LiveMap }} parts */
+/** @param {{ map: { flyTo: (x: number, y: number) => void } }} parts */
 export function shopsPanel({ map }) {
   const search = h("input", { type: "search", "aria-label": SHOPS.search, placeholder: SHOPS.search, oninput: update });
   const count = h("span", { class: "quiet" });

@@ -21,5 +21,4 @@ export const ARRIVALS = {
   invites: "invites you to watch",
   accept: "Accept",
   close: "Close",
-  invited: "You are invited to watch a game server. Sign in to see who invites you.",
 };

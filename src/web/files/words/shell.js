@@ -7,6 +7,7 @@ export const SHELL = {
   about:
     "Your base is watched while you sleep: raids, the team, the map, switches and shops of your game servers, live.",
   cancelled: "You did not sign in. Nothing was changed.",
+  invited: "You are invited to watch a game server. Sign in to see who invites you.",
   signedOut: "Your sign-in has ended. What you see is from before.",
   offline: "The service cannot be reached. Is this device online?",
   again: "It is tried again every 10 s.",
@@ -69,4 +70,5 @@ export const LINKS = {
   rejected: "The game server refuses your pairing. Press Pair in the game again.",
   no_credentials: "There is no push credential, so the service cannot follow a new pairing.",
   paused: "The link is paused until someone watches.",
+  waiting: "This game server takes few connections at a time. Others have their turn, and yours comes by itself.",
 };
