@@ -1,4 +1,5 @@
-//! The push worker on virtual time: sessions that cannot be started yet, that panic, and that end after a burst.
+//! The push worker on virtual time: sessions that cannot be started yet, that panic, and that end after a burst; on a node of
+//! several, those that it has.
 
 #![allow(clippy::disallowed_methods, reason = "a test is not part of a simulated run")]
 
@@ -14,6 +15,7 @@ use std::{
 use actix::{Addr, Arbiter, System};
 use companion::{
     clock::Clock,
+    cluster::memory_leases::MemoryLeases,
     config::{Database, Game, GameLinkPolicy, PushAddress},
     crypto::{self, keys::Key32, random::Random, sealer::Sealer},
     db::{
@@ -29,6 +31,7 @@ use companion::{
     domain::ids::UserId,
     game::{decoding::MessageDecoder, outbound::Outbound},
     net::{Memory, Network, tls_config},
+    ownership::{NodeSeat, Ownership, nodes},
     push::{
         context::PushContext,
         session_status::{PushSession, PushState, SessionFault},
@@ -36,6 +39,7 @@ use companion::{
     },
     relay::{
         self,
+        hub::AlarmRoutes,
         shared::{context::RelayContext, write_behind::WriteBehind},
     },
     simulator::push_service::{PushService, PushServiceFaults, PushedServer},
@@ -44,7 +48,7 @@ use companion::{
 use diesel::{QueryDsl as _, RunQueryDsl as _};
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
-use tokio::{runtime::Builder, time::sleep};
+use tokio::{runtime::Builder, sync::oneshot, time::sleep};
 
 /// A worker with a credential of alice's. The push service answers the first connection, if there is one.
 struct Beside {
@@ -59,6 +63,15 @@ struct Beside {
 
 impl Beside {
     fn start(failing_reads: u32, panics: u32, service: Option<Arc<PushService>>) -> Self {
+        Self::start_on_node(failing_reads, panics, service, None)
+    }
+
+    fn start_on_node(
+        failing_reads: u32,
+        panics: u32,
+        service: Option<Arc<PushService>>,
+        ownership: Option<Ownership>,
+    ) -> Self {
         crypto::install();
         let directory = tempfile::tempdir().unwrap();
         let failing = Arc::new(AtomicU32::new(0));
@@ -115,17 +128,26 @@ impl Beside {
             network: network.clone(),
             pool: pool.clone(),
             vault: vault.clone(),
-            game: Game { proxy_url: None, link_policy: GameLinkPolicy::Subscribed, allow_private_servers: true },
+            game: Game {
+                proxy_url: None,
+                link_policy: GameLinkPolicy::Subscribed,
+                allow_private_servers: true,
+                links_per_server: 5,
+                source_addresses: Vec::new(),
+            },
             teams: Default::default(),
             chat_texts: Default::default(),
             budgets: Default::default(),
             outbound: outbound.clone(),
             connect_pacer: Default::default(),
             recent_events: Default::default(),
+            team_timers: Default::default(),
             decoder: MessageDecoder::inline(),
             journal: Journal::open_simulated(directory.path()).unwrap(),
         };
-        let hub = relay::start(Arc::new(context), Arc::default(), vec![Arbiter::current()]);
+        let alarm_routes = AlarmRoutes::default();
+        let arbiters = vec![Arbiter::current()];
+        let hub = relay::start(Arc::new(context), Arc::default(), arbiters, alarm_routes.clone(), None);
         let context = Arc::new(PushContext {
             logins: Default::default(),
             clock,
@@ -137,8 +159,9 @@ impl Beside {
             address: PushAddress { host: "push.example.com".to_owned(), port: 5_228 },
             outbound,
             hub,
+            alarm_routes,
         });
-        let push = worker::start(context, vec![Arbiter::current()]);
+        let push = worker::start(context, vec![Arbiter::current()], ownership);
         Self { push, pool, failing_reads: failing, dials, _directory: directory }
     }
 
@@ -204,5 +227,26 @@ fn a_burst_is_stored_though_its_session_ends_right_after_it() {
         let titles =
             beside.pool.read_blocking(|db| Ok(alarms::table.select(alarms::title).order(alarms::title).load(db)?));
         assert_eq!(titles.unwrap() as Vec<String>, ["1", "2", "3"]);
+    });
+}
+
+#[test]
+fn a_node_has_the_session_from_when_it_has_the_part_until_it_leaves() {
+    simulated(async {
+        let (seat, ownership) = NodeSeat::new("process");
+        let beside = Beside::start_on_node(0, 0, None, Some(ownership));
+        sleep(Duration::from_secs(60)).await;
+        assert!(beside.loaded().await && beside.session().await.is_none() && beside.dials() == 0);
+        let (leave, left) = oneshot::channel::<()>();
+        let (pool, clock) = (beside.pool.clone(), Clock::simulated("2026-11-21T12:00:00Z".parse().unwrap()));
+        let node = actix::spawn(async move {
+            let store = MemoryLeases::default();
+            nodes::run(&store, pool, clock, seat, async { drop(left.await) }).await;
+        });
+        sleep(Duration::from_secs(60)).await;
+        assert!(beside.session().await.is_some() && beside.dials() > 0);
+        leave.send(()).unwrap();
+        node.await.unwrap();
+        assert!(beside.session().await.is_none());
     });
 }

@@ -121,6 +121,16 @@ fn the_line_of_a_request_names_the_network_of_its_client_and_no_address() {
     assert!(networks.contains("203.0.113.0/24"), "{networks:?}");
 }
 
+/// `tests/spec/operation.rs` removes one.
+#[test]
+fn a_journal_that_was_removed_is_an_error_in_the_log() {
+    let log = String::from_utf8(written("spec.log")).unwrap();
+    let damage = "the journal of alarms was removed, renamed or replaced: it is written again";
+    let mut said = log.lines().filter(|line| line.contains(damage)).peekable();
+    assert!(said.peek().is_some(), "run all of `cargo test --test spec` first");
+    assert!(said.all(|line| line.contains("\"level\":\"error\"")));
+}
+
 #[test]
 fn a_secret_is_found_in_any_of_these_forms() {
     let secret = "a-secret-1234567";

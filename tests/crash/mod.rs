@@ -1,10 +1,11 @@
 //! The service as a process that is killed and started again, on files that were filled before.
 
 use std::{
+    fs::File,
     io::{BufRead as _, BufReader},
     net::{SocketAddr, TcpListener},
     path::Path,
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     thread,
 };
 
@@ -41,6 +42,11 @@ impl Installation {
         self
     }
 
+    #[allow(dead_code, reason = "not every test looks into it")]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     #[allow(dead_code, reason = "not every test reads what is stored")]
     pub fn database(&self) -> Database {
         binary::config(&self.flags).database
@@ -72,17 +78,35 @@ impl Installation {
     /// Starts the service on free ports that are known before it serves.
     #[allow(dead_code, reason = "not every test has one that waits")]
     pub fn start_waiting(&self) -> Service {
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (api, relay) = (free(), free());
+        self.start_waiting_at(free_addresses())
+    }
+
+    /// Starts the service there, and does not wait.
+    #[allow(dead_code, reason = "not every test has one that waits")]
+    pub fn start_waiting_at(&self, addresses: Addresses) -> Service {
+        let process = self.command_at(&addresses).stderr(Stdio::null()).spawn().unwrap();
+        Service { process, addresses }
+    }
+
+    /// Starts the service there, with its log in this file, and does not wait.
+    #[allow(dead_code, reason = "not every test reads its log")]
+    pub fn start_logging_at(&self, addresses: Addresses, log: File) -> Service {
+        let process = self.command_at(&addresses).stderr(log).spawn().unwrap();
+        Service { process, addresses }
+    }
+
+    #[allow(dead_code, reason = "not every test has one that waits")]
+    fn command_at(&self, addresses: &Addresses) -> Command {
         let mut command = binary::companion(self.directory.path());
         let own = |flag: &&String| !flag.starts_with("--api-listen=") && !flag.starts_with("--relay-listen=");
         command.arg("serve").args(self.flags.iter().filter(own));
-        command.args([format!("--api-listen={api}"), format!("--relay-listen={relay}")]);
-        let process = command.stderr(Stdio::null()).spawn().unwrap();
-        Service { process, addresses: Addresses { api: format!("http://{api}"), relay } }
+        let api = addresses.api.trim_start_matches("http://");
+        command.args([format!("--api-listen={api}"), format!("--relay-listen={}", addresses.relay)]);
+        command
     }
 
     /// Starts the service and waits until it listens.
+    #[allow(dead_code, reason = "not every test waits for it")]
     pub fn start(&self) -> Service {
         let mut command = binary::companion(self.directory.path());
         let mut process = command.arg("serve").args(&self.flags).stderr(Stdio::piped()).spawn().unwrap();
@@ -112,9 +136,17 @@ pub struct Addresses {
     pub relay: SocketAddr,
 }
 
+/// Free ports of loopback.
+#[allow(dead_code, reason = "not every test has one that waits")]
+pub fn free_addresses() -> Addresses {
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    Addresses { api: format!("http://{}", free()), relay: free() }
+}
+
 /// The service as a process of its own; killed when dropped.
 pub struct Service {
     process: Child,
+    #[allow(dead_code, reason = "not every test asks it")]
     pub addresses: Addresses,
 }
 
@@ -128,6 +160,12 @@ impl Service {
     #[allow(dead_code, reason = "not every test names it")]
     pub fn id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// True if it has ended by itself.
+    #[allow(dead_code, reason = "not every test looks at that")]
+    pub fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
     }
 
     /// Its exit code, once it has ended by itself; none if a signal ended it.

@@ -1,6 +1,7 @@
 //! Channels under fire: webhooks and browsers of a user that work, fail at first, are slow, or end, while the service is killed
-//! and the user acknowledges. Each message must end as taken, and the receiver must know of it; or as cancelled by an
-//! acknowledgement, or as failed because its browser ended.
+//! and the user acknowledges; and webhooks of a guest, who is woken in two steps and three rounds. Each message must end as
+//! taken, and the receiver must know of it; or as cancelled by an acknowledgement, as superseded by the one of the next round, or as
+//! failed because its browser ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -40,6 +41,12 @@ const PUSH: &str = "/push";
 const SLOW_PUSH: &str = "/push/slow";
 const GONE_PUSH: &str = "/push/gone";
 const PATHS: [&str; 6] = [STEADY, FAILING, SLOW, PUSH, SLOW_PUSH, GONE_PUSH];
+/// The guest's, in the order of their steps; the first fails at first.
+const GUEST_FIRST: &str = "/guest/first";
+const GUEST_SECOND: &str = "/guest/second";
+/// Seconds from the guest's first step to the second, and from that to the next round.
+const GUEST_SECOND_AFTER: u32 = 1;
+const GUEST_REPEATS_AFTER: u32 = 3;
 /// Messages that the browser takes before its subscription ends.
 const TAKEN_BEFORE: usize = 5;
 /// A browser's keys (RFC 8291, section 5).
@@ -84,7 +91,7 @@ fn reply(path: &str, id: &str, seen: &mut Seen) -> Reply {
     if path == GONE_PUSH && seen.taken.iter().filter(|taken| taken.starts_with(GONE_PUSH)).count() >= TAKEN_BEFORE {
         return Reply::Fail(410);
     }
-    if path == FAILING && is_first {
+    if [FAILING, GUEST_FIRST].contains(&path) && is_first {
         match id.bytes().map(usize::from).sum::<usize>() % 3 {
             0 => return Reply::Fail(503),
             1 => return Reply::Fail(429),
@@ -145,9 +152,11 @@ impl Receiver {
     }
 
     /// Adds the channels of this user.
-    pub async fn add_channels(&self, context: &ApiContext, user: &UserId) {
-        let made: Vec<_> = PATHS
-            .into_iter()
+    pub async fn add_channels(&self, context: &ApiContext, woken: &Woken) {
+        let user = &woken.user;
+        let made: Vec<_> = woken
+            .paths
+            .iter()
             .map(|path| {
                 let (url, secrets) =
                     (format!("{}{path}", self.base), vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()]);
@@ -156,7 +165,7 @@ impl Receiver {
                 } else {
                     ChannelTarget::Webhook { url, secrets, template: None }
                 };
-                context.services.channels.new_channel(user, path.to_owned(), &target)
+                context.services.channels.new_channel(user, (*path).to_owned(), &target)
             })
             .collect();
         let insert = move |db: &mut Db| -> Result<(), DbError> {
@@ -169,13 +178,40 @@ impl Receiver {
     }
 }
 
-/// Rules that send every alarm once, by all channels.
-pub fn send_once(pool: &Pool, server: &ServerId, user: &UserId) {
-    let known = pool.read_blocking(|db| channels::list(db, user)).unwrap();
-    let channels: Vec<ChannelId> = known.iter().map(|channel| channel.id()).collect();
-    let steps = vec![EscalationStep { after_seconds: 0, channels }];
-    let rules = AlarmRules { steps, rounds: 1, ..AlarmRules::default() };
-    pool.write_blocking(|db| alarm_rules::put(db, server, user, &rules)).unwrap();
+/// A user with channels.
+pub struct Woken {
+    pub user: UserId,
+    paths: &'static [&'static str],
+    rounds: u32,
+}
+
+impl Woken {
+    /// The owner of the server, who is sent every alarm once, by all channels.
+    pub fn owner(user: UserId) -> Self {
+        Self { user, paths: &PATHS, rounds: 1 }
+    }
+
+    /// A guest, who is woken again and again.
+    pub fn guest(user: UserId) -> Self {
+        Self { user, paths: &[GUEST_FIRST, GUEST_SECOND], rounds: 3 }
+    }
+
+    /// Stores the rules of this user.
+    pub fn set_rules(&self, pool: &Pool, server: &ServerId) {
+        let known = pool.read_blocking(|db| channels::list(db, &self.user)).unwrap();
+        let step = |after_seconds, is_in: &dyn Fn(&str) -> bool| {
+            let of_step = known.iter().filter(|channel| is_in(&channel.name));
+            let channels: Vec<ChannelId> = of_step.map(|channel| channel.id()).collect();
+            EscalationStep { after_seconds, channels }
+        };
+        let mut steps = vec![step(0, &|name| name != GUEST_SECOND)];
+        if self.rounds > 1 {
+            steps.push(step(GUEST_SECOND_AFTER, &|name| name == GUEST_SECOND));
+        }
+        let (repeat_seconds, rounds) = (GUEST_REPEATS_AFTER, self.rounds);
+        let rules = AlarmRules { steps, repeat_seconds, rounds, ..AlarmRules::default() };
+        pool.write_blocking(|db| alarm_rules::put(db, server, &self.user, &rules)).unwrap();
+    }
 }
 
 /// Number of messages and steps that are due, or will be.
@@ -193,12 +229,21 @@ pub fn waiting(pool: &Pool) -> i64 {
     pool.read_blocking(count).unwrap()
 }
 
-/// A message: id, incident, channel, state and reason.
-type Message = (String, String, String, String, Option<String>);
+/// A message of the database.
+#[derive(Queryable)]
+struct Message {
+    id: String,
+    incident: String,
+    user: String,
+    channel: String,
+    round: i32,
+    state: String,
+    reason: Option<String>,
+}
 
 fn messages(pool: &Pool) -> Vec<Message> {
     use schema::deliveries::dsl as row;
-    let columns = (row::id, row::incident_id, row::channel_id, row::state, row::reason);
+    let columns = (row::id, row::incident_id, row::user_id, row::channel_id, row::round, row::state, row::reason);
     // A message about the count alone may be of no use by then.
     let messages = row::deliveries.filter(row::round.ne(UPDATED)).select(columns);
     pool.read_blocking(|db| Ok(messages.load(db)?)).unwrap()
@@ -206,8 +251,8 @@ fn messages(pool: &Pool) -> Vec<Message> {
 
 /// The fates of incidents.
 struct Fates {
-    /// Incidents of which the user has taken note.
-    acknowledged: HashSet<String>,
+    /// Incidents, each with a user who has taken note.
+    acknowledged: HashSet<(String, String)>,
     /// Incidents with those that are a part of them now.
     parts: HashMap<String, Vec<String>>,
 }
@@ -215,7 +260,7 @@ struct Fates {
 fn fates(pool: &Pool) -> Fates {
     let read = |db: &mut Db| {
         use schema::{incident_acks as a, merged_incidents as m};
-        let acknowledged = a::table.select(a::incident_id).load::<String>(db)?.into_iter().collect();
+        let acknowledged = a::table.select((a::incident_id, a::user_id)).load(db)?.into_iter().collect();
         let mut parts: HashMap<String, Vec<String>> = HashMap::new();
         for (part, whole) in m::table.select((m::id, m::incident_id)).load::<(String, String)>(db)? {
             parts.entry(whole).or_default().push(part);
@@ -237,32 +282,44 @@ impl Fates {
     }
 }
 
-/// The promises that do not hold for these incidents.
-pub fn judge(pool: &Pool, user: &UserId, receiver: &Receiver, incidents: &[String]) -> Vec<String> {
+/// The promises to this user that do not hold for these incidents.
+pub fn judge(pool: &Pool, woken: &Woken, receiver: &Receiver, incidents: &[String]) -> Vec<String> {
     let mut broken = Vec::new();
-    let known = pool.read_blocking(|db| channels::list(db, user)).unwrap();
+    let (user, known) = (woken.user.as_str(), pool.read_blocking(|db| channels::list(db, &woken.user)).unwrap());
     let names: BTreeMap<String, String> = known.into_iter().map(|channel| (channel.id, channel.name)).collect();
-    let (messages, fates, seen) = (messages(pool), fates(pool), receiver.seen.lock().unwrap());
+    let (mut messages, fates, seen) = (messages(pool), fates(pool), receiver.seen.lock().unwrap());
+    messages.retain(|message| message.user == user);
+    let is_acknowledged = |incident: &str| fates.acknowledged.contains(&(incident.to_owned(), user.to_owned()));
+    let mut last_rounds: HashMap<(&str, &str), i32> = HashMap::new();
+    for Message { incident, channel, round, .. } in &messages {
+        let last = last_rounds.entry((incident.as_str(), channel.as_str())).or_insert(*round);
+        *last = (*last).max(*round);
+    }
     let mut of_incident: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (id, incident, channel, state, reason) in &messages {
-        let label = format!("message {id} about {incident} by {}", names[channel]);
+    for Message { id, incident, channel, round, state, reason, .. } in &messages {
+        let label = format!("message {id} about {incident} by {} in round {round}", names[channel]);
         let path = names[channel].as_str();
         match (state.as_str(), reason.as_deref()) {
-            ("accepted", _) if fates.is_taken(&seen, path, id, incident) => {}
+            ("accepted", _) if fates.is_taken(&seen, path, id, incident) => {
+                of_incident.entry(incident).or_default().insert(path);
+            }
             ("accepted", _) => broken.push(format!("{label} is accepted, and the receiver never took it")),
-            ("cancelled", _) if fates.acknowledged.contains(incident) => {}
+            ("cancelled", _) if is_acknowledged(incident) => {}
+            ("superseded", _) if last_rounds[&(incident.as_str(), channel.as_str())] > *round => {}
             ("failed", Some("gone")) if path == GONE_PUSH => {}
             // The receiver takes every second attempt.
             _ => broken.push(format!("{label} is {state} because of {reason:?}")),
         }
-        of_incident.entry(incident).or_default().insert(path);
+        if *round >= woken.rounds as i32 {
+            broken.push(format!("{label} is of a round too many"));
+        }
     }
     for incident in incidents {
         let mut sent = of_incident.get(incident.as_str()).cloned().unwrap_or_default();
-        sent.insert(GONE_PUSH);
+        sent.extend(woken.paths.iter().filter(|path| **path == GONE_PUSH));
         // A whole of which a part was acknowledged is acknowledged, too.
-        if sent != BTreeSet::from(PATHS) && !fates.acknowledged.contains(incident) {
-            broken.push(format!("incident {incident} was sent by {sent:?} only"));
+        if !woken.paths.iter().all(|path| sent.contains(path)) && !is_acknowledged(incident) {
+            broken.push(format!("incident {incident} reached {user} by {sent:?} only"));
         }
     }
     broken
@@ -272,7 +329,7 @@ pub fn judge(pool: &Pool, user: &UserId, receiver: &Receiver, incidents: &[Strin
 pub fn figures(pool: &Pool, receiver: &Receiver) -> String {
     let (messages, seen) = (messages(pool), receiver.seen.lock().unwrap());
     let again = seen.attempts.values().filter(|attempts| **attempts > 1).count();
-    let count = |state: &str| messages.iter().filter(|message| message.3 == state).count();
+    let count = |state: &str| messages.iter().filter(|message| message.state == state).count();
     format!(
         "{} messages by channels in {} attempts, {again} of them more than once; {} cancelled, {} failed",
         messages.len(),

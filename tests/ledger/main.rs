@@ -118,7 +118,9 @@ async fn run(options: &Options) -> Vec<String> {
     println!("{}; {} acknowledgements", channels::figures(&trial.pool, &trial.receiver), trial.acks);
     let known: Vec<String> = incidents.iter().map(|incident| incident.id.clone()).collect();
     let mut broken = verdict::judge(&trial, &rows, &incidents);
-    broken.extend(channels::judge(&trial.pool, &trial.user, &trial.receiver, &known));
+    for woken in &trial.woken {
+        broken.extend(channels::judge(&trial.pool, woken, &trial.receiver, &known));
+    }
     drop(trial);
 
     let wall = Wall::go_off(options.seed).await;

@@ -11,9 +11,16 @@ use std::{
 use chrono::{TimeDelta, Utc};
 use companion::{
     clock::Clock,
-    db::{engine::pool::Pool, paired_servers, smart_devices},
+    db::{
+        engine::pool::{Db, Pool},
+        guests::{self, InviteKey, Invitee},
+        paired_servers, smart_devices, users,
+    },
     demo,
-    domain::{ids::UserId, time::Timestamp},
+    domain::{
+        ids::{GuestId, ServerId, UserId},
+        time::Timestamp,
+    },
     simulator::{
         game_server::{GameServer, GameServerOptions, Limits},
         push_service::{DEMO_ANDROID_ID as ACCOUNT, DEMO_SECURITY_TOKEN, PushService, PushedServer},
@@ -29,7 +36,7 @@ use tokio::{
 
 use crate::{
     PATIENCE,
-    channels::{self, Receiver},
+    channels::{self, Receiver, Woken},
     client::{Client, Order, Received},
     crash::{Addresses, Installation, Seeded, Service, binary},
     verdict::{unfinished, unheard},
@@ -62,7 +69,8 @@ pub struct Trial {
     random: Seeded,
     installation: Installation,
     pub pool: Pool,
-    pub user: UserId,
+    /// The owner, and a guest.
+    pub woken: [Woken; 2],
     pub receiver: Receiver,
     game: GameServer,
     pub pushes: Arc<PushService>,
@@ -117,12 +125,16 @@ impl Trial {
             ]
         });
         let receiver = Receiver::start();
-        let (user, cookie) = installation.fill(async |context| {
+        let (woken, cookie) = installation.fill(async |context| {
             let user = demo::user::sign_in(context, owner, name).await.unwrap();
             let phone = (ACCOUNT, DEMO_SECURITY_TOKEN);
             demo::user::upload_push_credential(context, &user.id, owner, phone).await.unwrap();
-            receiver.add_channels(context, &user.id).await;
-            (user.id, user.cookie)
+            let guest = demo::user::sign_in(context, TEAM[1].0, TEAM[1].1).await.unwrap();
+            let woken = [Woken::owner(user.id), Woken::guest(guest.id)];
+            for woken in &woken {
+                receiver.add_channels(context, woken).await;
+            }
+            (woken, user.cookie)
         });
         let pool = Pool::open(&installation.database()).unwrap();
 
@@ -132,8 +144,9 @@ impl Trial {
         let service = installation.start();
         let paired = timeout(PATIENCE, pushes.until(|pushes| pushes.unacknowledged(ACCOUNT) == 0)).await;
         paired.expect("the pairings arrive");
-        let server = pool.read_blocking(|db| Ok(paired_servers::list_for(db, &user)?.remove(0).id)).unwrap();
-        channels::send_once(&pool, &server, &user);
+        let server = pool.read_blocking(|db| Ok(paired_servers::list_for(db, &woken[0].user)?.remove(0).id)).unwrap();
+        admit(&pool, &server, &woken[1].user);
+        woken.iter().for_each(|woken| woken.set_rules(&pool, &server));
         let known = pool.read_blocking(|db| smart_devices::list(db, &server)).unwrap();
         assert_eq!(known.len(), devices.len(), "all alarms are paired");
 
@@ -152,7 +165,7 @@ impl Trial {
             random: Seeded(seed),
             installation,
             pool,
-            user,
+            woken,
             receiver,
             game,
             pushes,
@@ -473,6 +486,18 @@ impl Trial {
             client.until("end", |received| received.state.is_none()).await;
         }
     }
+}
+
+/// Makes this user a guest of the server.
+fn admit(pool: &Pool, server: &ServerId, guest: &UserId) {
+    let (invitation, account) = (GuestId::from("guest"), Invitee::Account(TEAM[1].0.to_string().into()));
+    let admit = |db: &mut Db| {
+        let now = Utc::now().into();
+        guests::invite(db, &invitation, server, &account, None, now)?.expect("there is room");
+        let user = users::find(db, guest)?.expect("the guest has signed in");
+        guests::accept(db, &InviteKey::Account(invitation.clone()), &user, now)
+    };
+    pool.write_blocking(admit).unwrap().expect("the invitation is open");
 }
 
 fn alarm_name(alarm: u64) -> String {

@@ -17,7 +17,7 @@ const USERS: u64 = 30;
 const SOCKETS_OF_USER: usize = 12;
 const DRAIN: Duration = Duration::from_secs(3);
 /// `Reason::Restarting`.
-const RESTARTING: u16 = 4412;
+pub const RESTARTING: u16 = 4412;
 
 #[actix_web::test]
 async fn a_signal_closes_sockets_over_time_and_loses_no_alarm() {

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use companion::{
     api::context::ApiContext,
     demo,
@@ -27,13 +28,16 @@ use tokio_tungstenite::{
     tungstenite::{Error, Message},
 };
 
+mod caddy;
 #[path = "../crash/mod.rs"]
 mod crash;
 #[path = "../spec/harness/database.rs"]
 mod database;
+mod demo_nodes;
 mod disk;
 mod drain;
 mod metrics;
+mod nodes;
 mod standby;
 
 use crash::{Addresses, Installation, binary};
@@ -64,7 +68,10 @@ fn installation(users: u64, flags: &[&str]) -> (Installation, Vec<String>) {
 /// A game server whose world does not move.
 async fn still_game() -> GameServer {
     let world = SimulatedWorld::new(7, chrono::Utc::now().into());
-    GameServer::start(GameServerOptions { time_scale: 0.0, ..GameServerOptions::new(world) }).await.unwrap()
+    // Drawing the map's picture would hold up everything else on the test's thread.
+    let map_picture = Some(Bytes::from_static(b"a picture"));
+    let options = GameServerOptions { time_scale: 0.0, map_picture, ..GameServerOptions::new(world) };
+    GameServer::start(options).await.unwrap()
 }
 
 /// A signed-in user of a running service.
@@ -142,10 +149,20 @@ impl User {
 struct Socket(WebSocketStream<TcpStream>);
 
 impl Socket {
-    async fn subscribe(&mut self, server: &str) {
-        let subscribe = json!({ "type": "subscribe", "serverId": server }).to_string();
-        self.0.send(Message::text(subscribe)).await.unwrap();
-        self.expect("snapshot").await;
+    async fn subscribe(&mut self, server: &str) -> Value {
+        self.subscribe_from(server, &json!({})).await
+    }
+
+    /// Goes on from this snapshot of another connection; the snapshot that answers.
+    async fn subscribe_from(&mut self, server: &str, seen: &Value) -> Value {
+        let mut subscribe = json!({ "type": "subscribe", "serverId": server });
+        for field in ["epoch", "seq"] {
+            if let Some(value) = seen.get(field) {
+                subscribe[field] = value.clone();
+            }
+        }
+        self.0.send(Message::text(subscribe.to_string())).await.unwrap();
+        self.expect("snapshot").await
     }
 
     /// The next message of this type.
@@ -182,10 +199,22 @@ impl Socket {
 
 /// Asks until it holds.
 async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let held = || {
+        let holds = holds();
+        async { holds.await.then_some(()) }
+    };
+    until_some(what, held).await;
+}
+
+/// Asks until there is one.
+async fn until_some<T, F: Future<Output = Option<T>>>(what: &str, mut find: impl FnMut() -> F) -> T {
     let ask = async {
-        while !holds().await {
+        loop {
+            if let Some(found) = find().await {
+                return found;
+            }
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(PATIENCE, ask).await.unwrap_or_else(|_| panic!("no {what}"));
+    timeout(PATIENCE, ask).await.unwrap_or_else(|_| panic!("no {what}"))
 }

@@ -205,6 +205,8 @@ class Client {
     socket.pause();
     await sleep(ms);
     socket.resume();
+    // An answer that came meanwhile is not read yet: a request waits for the time in which this client reads.
+    for (const [id, since] of this.waiting) this.waiting.set(id, since + ms);
     this.untimed = Date.now() + 500;
   }
 

@@ -7,7 +7,7 @@ use companion::{
     game::{
         counting::Repeated,
         decoding::MessageDecoder,
-        link::{AskError, Broadcasts, Link, LinkEnded, Player, Route},
+        link::{AskError, Broadcasts, Link, LinkEnded, Player, Route, Way},
         outbound::Outbound,
         wire::*,
     },
@@ -26,7 +26,9 @@ async fn connect(server: &GameServer) -> (Link, Broadcasts) {
     let outbound = Arc::new(Outbound::new(Clock::system(), true));
     let route = Route { host, port, proxy: None, outbound };
     let player = Player { id: LEADER, token: SecretBox::new(Box::new(DEMO_TOKEN)) };
-    Link::connect(&Network::system(), &MessageDecoder::on_threads(), &route, player).await.expect("a link")
+    let network = Network::system();
+    let way = Way { peers: route.find(&network).await.expect("an address"), own: None, slot: () };
+    Link::connect(&network, &MessageDecoder::on_threads(), &route, way, player).await.expect("a link")
 }
 
 /// Takes broadcasts until the link ends.
