@@ -87,10 +87,7 @@ impl Run {
         oracle::change(game, |world| world.fire_alarm(alarm));
         let world = self.world.clone();
         tokio::task::spawn_local(async move {
-            sleep(Duration::from_millis(after)).await;
-            if world.millis() < HEALTHY_FROM {
-                world.kill("killed");
-            }
+            world.kill_after(after).await;
             sleep(Duration::from_secs(10)).await;
             oracle::change(game, |world| world.release_alarm(alarm));
         });

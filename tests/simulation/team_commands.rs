@@ -16,9 +16,10 @@ use diesel::{QueryDsl as _, RunQueryDsl as _};
 use tokio::sync::mpsc;
 
 use crate::{
+    healthy::ends_once_more,
     judge::Judge,
     random::Stream,
-    script::{Act, HEALTHY_FROM, Script},
+    script::{Act, HEALTHY_FROM, LAST_END, Script},
     world::{GAMES, LAMP_SWITCH, World},
 };
 
@@ -29,6 +30,10 @@ pub const HEALTHY_COMMAND: u64 = 421_000;
 pub const HEALTHY_TIMER: u64 = 423_500;
 /// When a mate turns the lamp on for twenty seconds.
 pub const HEALTHY_LAMP: u64 = 424_000;
+/// When a mate turns the lamp on, and another sets a timer: both end after the process has ended once more.
+pub const BEFORE_LAST_END: u64 = LAST_END - 9_000;
+/// Percent of the seeds with such an end in which they do.
+const OUTLIVES: u64 = 50;
 /// A command of an earlier minute may have stopped the answers, or waits for its turn.
 const LAST_COMMAND: u64 = HEALTHY_FROM;
 
@@ -48,6 +53,11 @@ pub fn commands(seed: u64) -> Script {
         at += 500 + random.below(2 * pause);
     }
     script
+}
+
+/// True if something is set for longer than the process lives. To end it, a link is made, which then stays to the end.
+pub fn outlives(seed: u64) -> bool {
+    ends_once_more(seed) && Stream::of(seed, "outlives the process").chance(OUTLIVES)
 }
 
 /// Milliseconds from a command to the last attempt of its answer.
@@ -111,6 +121,14 @@ impl TeamCommands {
         world.games[game].world(|world| world.say(TEAM[mate].0, "!lamp on 20s"));
     }
 
+    /// Mates turn the lamp on, and set a timer, for longer than the process lives.
+    pub fn set_what_outlives(&self, world: &World, game: usize) {
+        world.games[game].world(|world| {
+            world.say(TEAM[2].0, "!lamp on 34s");
+            world.say(TEAM[0].0, "!timer 33s over.");
+        });
+    }
+
     fn say(&mut self, world: &World, game: usize, mate: usize, line: &str, answer: String) {
         // Late, it comes to links that are there by then.
         let mut is_heard = false;
@@ -162,8 +180,9 @@ impl Judge {
             }
         }
         for (game, server) in world.games.iter().enumerate() {
-            for line in ["lamp is on, off again in 20s", "lamp is off again"] {
-                if count(game, line) != 1 {
+            let later = count(game, "lamp is on, off again in 34s");
+            for (line, wanted) in [("lamp is on, off again in 20s", 1), ("lamp is off again", 1 + later)] {
+                if count(game, line) != wanted {
                     let (times, lamp) = (count(game, line), said[game].iter().filter(|line| line.contains("lamp")));
                     let lamp: Vec<_> = lamp.collect();
                     self.broken(
@@ -171,6 +190,12 @@ impl Judge {
                         format!("{line:?} on game server {game}: {times} times in {lamp:?}"),
                     );
                 }
+            }
+            let lines = said[game].iter().flat_map(|line| line.split(", "));
+            let ends = lines.filter(|said| said.ends_with(": over.")).count();
+            if count(game, ": over. in 33s") == 1 && ends != 1 {
+                let details = format!("the timer of the last life on game server {game} ended {ends} times");
+                self.broken("a-duration-ends", details);
             }
             let is_on = |(id, _, device): (u64, &str, &SimulatedDevice)| {
                 id == LAMP_SWITCH && matches!(device, SimulatedDevice::Switch { on: true })
