@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use companion::simulator::world::{BASE_ALARM, GATE_SWITCH, SimulatedDevice, TEAM, WALL_ALARM};
+use companion::simulator::world::TEAM;
 use serde_json::Value;
 
 use crate::{
     judge::Judge,
-    world::{PAIRED, ROOF_ALARM, SHED_ALARM, World},
+    link_starts::{STILL, device_value},
+    world::{PAIRED, World},
 };
 
 impl Judge {
@@ -37,13 +38,9 @@ impl Judge {
                     wrong.push(format!("member {member:?}: {shown}"));
                 }
             }
-            for id in [BASE_ALARM, WALL_ALARM, ROOF_ALARM, SHED_ALARM, GATE_SWITCH] {
+            for id in STILL {
                 let shown = &state["devices"][id.to_string()];
-                let there = simulated.devices().find(|(known, ..)| *known == id).map(|(.., device)| device);
-                let value = match there {
-                    Some(SimulatedDevice::Switch { on } | SimulatedDevice::Alarm { on, .. }) => Value::from(*on),
-                    _ => Value::Null,
-                };
+                let value = device_value(simulated, id);
                 if shown["value"] != value {
                     wrong.push(format!("device {id} is {value}: {shown}"));
                 }

@@ -9,6 +9,7 @@ use companion::{
     config::{Game, GameLinkPolicy, PushAddress},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
+        early_alarms::EarlyAlarms,
         engine::{
             error::DbError,
             pool::{Db, Pool},
@@ -26,7 +27,7 @@ use companion::{
         ids::{ServerId, SessionId, UserId},
         time::Timestamp,
     },
-    game::{decoding::MessageDecoder, outbound::Outbound, paced_link::Budgets},
+    game::{decoding::MessageDecoder, outbound::Outbound},
     net::{
         Network,
         budgets::{RequestBudgets, TOGGLE, ToggleBudgets},
@@ -35,23 +36,19 @@ use companion::{
     pairings::{self, DeviceRequest, PairingRequest, PairingSource},
     push::{
         context::PushContext,
-        login_pacer::LoginPacer,
         worker::{self, CredentialChanged, PushWorker, ServersChanged},
     },
     relay::{
         self,
         client::{admission::Admit, client_socket::ClientSocket, relay_worker::RelayWorker, sockets::Sockets},
         hub::{
-            AccessChanged, DevicesChanged, Hub, RelayHealth, SendChat, ServerPaired, ServerRemoved, SessionEnded,
-            StartDrill, ToConnection,
+            AccessChanged, AlarmRoutes, DevicesChanged, Hub, RelayHealth, SendChat, ServerPaired, ServerRemoved,
+            SessionEnded, StartDrill, ToConnection,
         },
-        shared::{connect_pacer::ConnectPacer, context::RelayContext, write_behind::WriteBehind},
+        shared::{context::RelayContext, write_behind::WriteBehind},
     },
     server::stopping::Stopping,
-    simulator::{
-        game_server::DEMO_TOKEN,
-        world::{BASE_ALARM, GATE_SWITCH, TEAM, WALL_ALARM},
-    },
+    simulator::world::{BASE_ALARM, GATE_SWITCH, TEAM, WALL_ALARM},
     vault::Vault,
 };
 use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
@@ -63,7 +60,7 @@ use tokio::time::Instant;
 use crate::{
     channels,
     random::Stream,
-    team_alarms,
+    team_alarms, teams,
     world::{
         GAMES, JournalFate, LAMP_SWITCH, PAIRED, PHONES, ROOF_ALARM, Request, SHED_ALARM, USERS, UserAct, World, world,
     },
@@ -148,12 +145,14 @@ impl Service {
             address: GameAddress::parse(GAMES[game].0).expect("an address"),
             port: GAMES[game].1,
             player_id: TEAM[owner].0.to_string().into(),
-            player_token: SecretBox::new(Box::new(DEMO_TOKEN + owner as i32)),
+            player_token: SecretBox::new(Box::new(world.teams.borrow().token(owner, game))),
+            at: Some(world.clock.now()),
         };
         let outbound = Outbound::new(world.clock.clone(), true);
         let outcome = pairings::pair_server(db, &self.vault, &self.random, request, &outbound, world.clock.now())?;
         let outcome = outcome.expect("far below the limits");
-        for entity_id in [BASE_ALARM, WALL_ALARM, ROOF_ALARM, SHED_ALARM, GATE_SWITCH, LAMP_SWITCH] {
+        let devices = [BASE_ALARM, WALL_ALARM, ROOF_ALARM, SHED_ALARM, GATE_SWITCH, LAMP_SWITCH];
+        for entity_id in devices.into_iter().chain(teams::paired_vault(world.seed)) {
             let device = DeviceRequest { entity_id, kind: None, name: None, label: None };
             let paired = pairings::pair_device(db, &outcome.server.id, device, world.clock.now())?;
             paired.expect("far below the limits");
@@ -170,8 +169,9 @@ impl Service {
         let mut requests = world.begin_life();
         let network = Network::simulated(Arc::new(|host: &str, port| World::dial(host.to_owned(), port).boxed_local()));
         let outbound = Arc::new(Outbound::new(world.clock.clone(), true));
+        let early_alarms = Arc::<EarlyAlarms>::default();
         let context = Arc::new(RelayContext {
-            early_alarms: Default::default(),
+            early_alarms: early_alarms.clone(),
             markets: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(self.pool.clone(), self.random.clone()),
@@ -181,17 +181,26 @@ impl Service {
             pool: self.pool.clone(),
             journal: self.journal.clone(),
             vault: self.vault.clone(),
-            game: Game { proxy_url: None, link_policy: GameLinkPolicy::Always, allow_private_servers: true },
+            game: Game {
+                proxy_url: None,
+                link_policy: GameLinkPolicy::Always,
+                allow_private_servers: true,
+                links_per_server: 5,
+                source_addresses: Vec::new(),
+            },
             teams: Default::default(),
             chat_texts: Default::default(),
-            budgets: Budgets::default(),
+            budgets: Arc::default(),
             outbound: outbound.clone(),
-            connect_pacer: ConnectPacer::default(),
+            connect_pacer: Arc::default(),
             recent_events: Default::default(),
+            team_timers: Default::default(),
             decoder: MessageDecoder::inline(),
         });
         let health = Arc::<RelayHealth>::default();
-        let hub = relay::start(context.clone(), health.clone(), vec![Arbiter::current()]);
+        let alarm_routes = AlarmRoutes::default();
+        let arbiters = vec![Arbiter::current()];
+        let hub = relay::start(context.clone(), health.clone(), arbiters, alarm_routes.clone(), None);
         let (host, port) = World::push_address();
         let push = Arc::new(PushContext {
             clock: world.clock.clone(),
@@ -201,13 +210,16 @@ impl Service {
             vault: self.vault.clone(),
             tls: Arc::new(tls_config(None).expect("roots")),
             address: PushAddress { host, port },
-            logins: LoginPacer::default(),
+            logins: Arc::default(),
             outbound,
             hub: hub.clone(),
+            alarm_routes,
         });
-        let push = worker::start(push, vec![Arbiter::current()]);
+        let push = worker::start(push, vec![Arbiter::current()], None);
         if channels::are_there(world.seed) {
-            actix::spawn(companion::channels::worker::run(Arc::new(self.channels(&world))));
+            let channels = Arc::new(self.channels(&world, early_alarms));
+            actix::spawn(companion::channels::early::run(channels.clone(), None));
+            actix::spawn(companion::channels::worker::run(channels));
         }
         let recipient = || hub.clone().recipient();
         let new_worker = |()| {

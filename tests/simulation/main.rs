@@ -16,17 +16,26 @@
 
 #![allow(unsafe_code, clippy::disallowed_methods, reason = "replaces libc's getrandom; drives the simulation itself")]
 
+mod absence;
+mod browser_checks;
+mod browsers;
+mod bursts;
 mod channels;
 mod chat_lines;
 mod dashboard;
+mod early_rings;
 mod ending;
 mod entropy;
 mod erasure;
+mod flickers;
+mod full_disks;
 mod gaps;
 mod guests;
 mod healthy;
 mod judge;
 mod life;
+mod link_starts;
+mod maps;
 mod oracle;
 mod overlays;
 mod random;
@@ -36,6 +45,7 @@ mod script;
 mod shrink;
 mod team_alarms;
 mod team_commands;
+mod teams;
 mod wire;
 mod wishes;
 mod world;
@@ -135,6 +145,9 @@ fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, S
         let system = System::with_tokio_rt(|| runtime.clone());
         let service = Service::open(&world, life);
         world.judge.borrow_mut().check_kept(&service.pool);
+        world.judge.borrow_mut().check_incidents_kept(&service.pool);
+        world.receiver.note_accepted(&service.pool);
+        world.receiver.browsers.note_gone(&service.pool);
         let (pool, living) = (service.pool.clone(), world.clone());
         let over = system.block_on(async {
             tokio::select! {
@@ -151,6 +164,7 @@ fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, S
             judge.end(&world, &pool, &play.dashboards, &play.overlays);
         }
         world.kill(if over { "the end" } else { "dead" });
+        world.judge.borrow_mut().oracle.end_life();
         drop(system);
         world.check_nothing_left();
         if over {
