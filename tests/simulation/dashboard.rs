@@ -57,6 +57,8 @@ pub struct Dashboard {
     pub watches: RefCell<Vec<usize>>,
     /// Which of the user's sessions it uses.
     session: Cell<u32>,
+    /// On its next connection it says what it has.
+    pub comes_back: Cell<bool>,
     pub known: RefCell<BTreeMap<String, Known>>,
     /// The open socket, and the session that it came from.
     pub wire: RefCell<Option<(Rc<Wire>, SessionId)>>,
@@ -74,6 +76,7 @@ impl Dashboard {
             overlay,
             watches: RefCell::new(watches),
             session: Cell::new(0),
+            comes_back: Cell::new(false),
             known: RefCell::default(),
             wire: RefCell::new(None),
             random: RefCell::new(Stream::of(world().seed, &format!("wishes of dashboard {number}"))),
@@ -175,7 +178,7 @@ impl Dashboard {
     async fn live(&self, world: &World, memory: Memory) {
         let config = WebSocketConfig::default().read_buffer_size(4_096).write_buffer_size(0);
         let mut socket = WebSocketStream::from_raw_socket(memory, Role::Client, Some(config)).await;
-        let back = self.random.borrow_mut().chance(60);
+        let back = self.random.borrow_mut().chance(60) | self.comes_back.take();
         if !back {
             self.known.borrow_mut().clear();
         }
@@ -194,6 +197,7 @@ impl Dashboard {
                         world.trace(&format!("dashboard {} < {}", self.number, brief(&text)));
                         world.trace_silently(&text);
                         let message: Value = serde_json::from_str(&text).expect("JSON");
+                        world.judge.borrow_mut().check_names(self, &message, &text);
                         world.judge.borrow_mut().receive(self, &message);
                         self.acknowledge_some(&message);
                     }

@@ -4,16 +4,24 @@ use std::collections::BTreeMap;
 
 use companion::domain::ids::ServerId;
 use serde_json::Value;
-use tokio::time::{Duration, Instant};
+use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
     dashboard::Dashboard,
     judge::Judge,
-    world::{PAIRED, USERS},
+    random::Stream,
+    run::Run,
+    script::{Act, HEALTHY_FROM, Script},
+    world::{PAIRED, USERS, UserAct},
 };
 
 /// Frames sent before a right was taken back may still be on its way: a second, and the longest lag.
 const SHUT_WITHIN: Duration = Duration::from_secs(6);
+
+/// Seeds in a hundred in which Alice changes her mind again and again.
+const CHANGES_OFTEN: u64 = 60;
+/// A dashboard of Bob's.
+const OF_BOB: usize = 3;
 
 #[derive(Default)]
 pub struct Guests {
@@ -41,6 +49,35 @@ impl Guests {
 
     fn may_watch(&self, server: &str) -> bool {
         self.granted.get(server).is_some_and(|ended| ended.is_none_or(|at| at.elapsed() <= SHUT_WITHIN))
+    }
+}
+
+/// When Alice changes her mind: a stream of its own, so that the rest of the script is what it was.
+pub fn changes(seed: u64) -> Script {
+    let mut random = Stream::of(seed, "guests");
+    if !random.chance(CHANGES_OFTEN) {
+        return Script::new();
+    }
+    (0..random.between(1, 4)).map(|_| (random.between(10_000, HEALTHY_FROM - 30_000), Act::GuestBurst)).collect()
+}
+
+impl Run {
+    /// Alice lets Bob watch, and he does; then she changes her mind three times within a moment, and he may not.
+    pub fn change_guest_often(&self) {
+        let (world, dashboard) = (self.world.clone(), self.dashboards[OF_BOB].clone());
+        let mut random = Stream::of(world.seed, &format!("guest of {}", world.millis()));
+        tokio::task::spawn_local(async move {
+            if !world.act(UserAct::Guest(true)).await {
+                return;
+            }
+            dashboard.subscribe(0);
+            sleep(Duration::from_secs(1)).await;
+            for is_guest in [false, true, false] {
+                let world = world.clone();
+                tokio::task::spawn_local(async move { world.act(UserAct::Guest(is_guest)).await });
+                sleep(Duration::from_millis(random.below(10))).await;
+            }
+        });
     }
 }
 

@@ -6,14 +6,18 @@ use chrono::TimeDelta;
 use companion::simulator::{
     game_server::GameServerFaults,
     push_service::PushServiceFaults,
-    world::{BASE_ALARM, GATE_SWITCH, SimulatedDevice, SimulatedWorld, TEAM, WALL_ALARM},
+    world::{BASE_ALARM, GATE_SWITCH, SimulatedDevice, TEAM, WALL_ALARM},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
+    absence::ALL_LEAVE,
     channels::ReceiverFate,
-    oracle,
+    flickers::{SHIPS_COME, SHIPS_FLICKER},
+    link_starts::{DEVICES_TRUE, LINKS_START},
+    maps::add_devices,
+    oracle::{self, change_all},
     random::Stream,
     records::HEALTHY_LINES,
     run::Run,
@@ -23,9 +27,10 @@ use crate::{
         SHED_ON, SLOW_FROM, SLOW_PUSH, SLOW_UNTIL, UNSEEN_ALARM, UNSEEN_FOR,
     },
     team_alarms::roof_delay,
-    team_commands::{HEALTHY_COMMAND, HEALTHY_LAMP, HEALTHY_TIMER},
+    team_commands::{self, BEFORE_LAST_END, HEALTHY_COMMAND, HEALTHY_LAMP, HEALTHY_TIMER},
+    teams::REVOKED,
     wire::WireKind,
-    world::{Fate, GAMES, JournalFate, PAIRED, ROOF_ALARM, SHED_ALARM, USERS, UserAct, add_devices},
+    world::{Fate, GAMES, JournalFate, PAIRED, ROOF_ALARM, SHED_ALARM, USERS, UserAct},
 };
 
 /// Seeds in a hundred in which the process ends once more, one way or the other.
@@ -33,9 +38,19 @@ const ENDS_ONCE_MORE: u64 = 40;
 /// Seeds in a hundred in which the database is slow while everything is pushed once more.
 const SLOW_REPLAY: u64 = 30;
 
+/// Seconds of a game after which it pushes an alarm once more.
+const PUSHES_APART: u32 = 31;
+/// Seeds in a hundred in which the broadcast of the second rise of an alarm cannot be read.
+const UNREADABLE: u64 = 30;
+
 /// Titles of what is pushed of the alarms at the base and at its wall.
 pub const BASE_NAME: &str = "Base alarm";
 pub const WALL_NAME: &str = "Wall alarm";
+
+/// True if the process ends once more in this seed.
+pub fn ends_once_more(seed: u64) -> bool {
+    Stream::of(seed, "the last end").chance(ENDS_ONCE_MORE)
+}
 
 /// Title of what is pushed for this paired server while the database is slow.
 pub fn slow_title(paired: &str) -> String {
@@ -46,10 +61,20 @@ impl Run {
     /// The minutes from [`HEALTHY_FROM`] on.
     pub async fn stay_healthy(self: &Rc<Self>) {
         let at = |millis| sleep_until(self.world.origin + Duration::from_millis(millis));
-        let change_all =
-            |change: fn(&mut SimulatedWorld)| (0..GAMES.len()).for_each(|game| oracle::change(game, change));
         at(HEALTHY_FROM).await;
         self.heal();
+        at(SHIPS_COME).await;
+        self.send_ships();
+        at(SHIPS_FLICKER).await;
+        self.hide_ships();
+        at(LINKS_START).await;
+        self.restart_links();
+        at(ALL_LEAVE).await;
+        self.leave_all();
+        at(REVOKED).await;
+        self.revoke_in_calm();
+        at(DEVICES_TRUE).await;
+        self.world.judge.borrow_mut().check_devices(&self.world, &self.dashboards);
         at(HEALTHY_TOGGLE).await;
         self.toggle_gates();
         at(SLOW_FROM).await;
@@ -119,8 +144,13 @@ impl Run {
         self.stall_one(false);
         at(SECOND_HEALTHY_ALARM - 1_000).await;
         change_all(|world| world.release_alarm(WALL_ALARM));
+        let is_unreadable = Stream::of(self.world.seed, "unreadable").chance(UNREADABLE);
+        at(SECOND_HEALTHY_ALARM - 500).await;
+        self.world.games.iter().for_each(|game| game.faults(|faults| faults.rubbish_broadcasts = is_unreadable));
         at(SECOND_HEALTHY_ALARM).await;
         change_all(|world| world.fire_alarm(WALL_ALARM));
+        at(SECOND_HEALTHY_ALARM + 500).await;
+        self.world.games.iter().for_each(|game| game.faults(|faults| faults.rubbish_broadcasts = false));
         at(SECOND_HEALTHY_ALARM + 2_000).await;
         lag_links((1, 5));
         at(UNSEEN_ALARM).await;
@@ -133,6 +163,10 @@ impl Run {
         at(UNSEEN_ALARM + 1_000).await;
         self.world.judge.borrow_mut().oracle.fire_unseen(self.world.clock.now());
         change_all(|world| world.fire_alarm(BASE_ALARM));
+        at(BEFORE_LAST_END).await;
+        if team_commands::outlives(self.world.seed) {
+            (0..GAMES.len()).for_each(|game| self.world.commands.borrow().set_what_outlives(&self.world, game));
+        }
         at(ROOF_ON + roof_delay(self.world.seed)).await;
         change_all(|world| world.fire_alarm(ROOF_ALARM));
         at(LAST_END).await;
@@ -142,6 +176,7 @@ impl Run {
         at(LAST_ALARM).await;
         self.world.trace("the last alarms");
         change_all(|world| world.fire_alarm(BASE_ALARM));
+        self.watch_links().await;
     }
 
     /// The second dashboard stops reading while a snapshot is on its way, or reads again.
@@ -168,7 +203,7 @@ impl Run {
         }
         sleep(Duration::from_millis(MISSED_AFTER)).await;
         self.world.judge.borrow_mut().oracle.miss(self.world.clock.now());
-        (0..GAMES.len()).for_each(|game| oracle::change(game, |world| world.fire_alarm(SHED_ALARM)));
+        change_all(|world| world.fire_alarm(SHED_ALARM));
     }
 
     /// Every fault ends, and everybody is signed in and watches.
@@ -179,10 +214,15 @@ impl Run {
         self.world.journal_fate.set(JournalFate::Run);
         self.world.refused.borrow_mut().clear();
         self.world.receiver.fate.set(ReceiverFate::Run);
+        self.world.receiver.browsers.heal();
         // In half of the seeds only the link says that an alarm went off.
         let are_pushed = Stream::of(self.world.seed, "pushed").chance(50);
         for game in 0..GAMES.len() {
             self.world.games[game].faults(|faults| *faults = GameServerFaults::default());
+            // A game does not push again what it has pushed lately.
+            for _ in 0..PUSHES_APART {
+                oracle::change(game, |world| world.advance_to(world.now() + TimeDelta::seconds(1)));
+            }
             oracle::change(game, |world| {
                 // A wipe has destroyed them; the owner builds them again.
                 let plays = |user: &usize| PAIRED.iter().any(|(_, owner, of)| (*owner, *of) == (*user, game));
@@ -201,6 +241,7 @@ impl Run {
                 }
             });
         }
+        self.heal_teams();
         self.world.pushes.faults(|faults| *faults = PushServiceFaults::default());
         // In half of the seeds both ends of a dead connection must notice it.
         let are_cut = Stream::of(self.world.seed, "heal").chance(50);

@@ -108,6 +108,11 @@ impl Judge {
         self.servers.get(name).cloned()
     }
 
+    /// The paired server that has this id now.
+    pub fn paired(&self, server: &str) -> Option<usize> {
+        PAIRED.iter().position(|(name, ..)| self.servers.get(*name).is_some_and(|id| id.as_str() == server))
+    }
+
     /// A deletion was acknowledged.
     pub fn server_gone(&mut self, id: &ServerId) {
         self.gone.insert(id.to_string(), Instant::now());
@@ -141,6 +146,7 @@ impl Judge {
                 let state = message["state"].clone();
                 self.compare(&server, epoch, seq, &state);
                 self.see_link(dashboard, &server, &state, false);
+                self.check_team(dashboard, &server, &state);
                 known.insert(server, Known { epoch, seq, state, changed: Instant::now() });
             }
             (Some("patch"), Some(epoch), Some(seq)) => {
@@ -162,9 +168,10 @@ impl Judge {
                 (before.seq, before.changed) = (seq, Instant::now());
                 self.compare(&server, epoch, seq, &before.state);
                 self.see_link(dashboard, &server, &before.state, follows);
+                self.check_team(dashboard, &server, &before.state);
             }
             (Some("raid"), ..) => {
-                self.oracle.hear(number, message);
+                self.oracle.hear(dashboard, message);
                 self.check_is_wanted(dashboard, message["incident"].as_str().unwrap_or_default());
                 let incident = message["incident"].as_str().unwrap_or_default().to_owned();
                 if message["drill"] != true {
@@ -248,8 +255,10 @@ impl Judge {
             self.broken("nothing-panics", panic);
         }
         self.check_kept(pool);
+        self.check_incidents_kept(pool);
         self.check_ledger(world, pool);
-        self.check_links(world, |links, paired| links == paired);
+        // Users of one team share a link, unless something was done as one of them lately.
+        self.check_links(world, |links, paired| (1..=paired).contains(&links));
         let sockets = world.wires.borrow().iter().filter(|wire| wire.kind == WireKind::Relay && wire.is_open()).count();
         let clients = dashboards.len() + overlays.len();
         if sockets > clients {
@@ -278,6 +287,7 @@ impl Judge {
         let said = self.check_commands(world, pool);
         self.check_team_alarms(world, pool, &said);
         self.check_channels(world, pool);
+        self.check_mates(world, pool, dashboards);
         let raids = oracle::raids(pool);
         self.check_overlays(overlays, dashboards, &raids);
         for dashboard in dashboards {

@@ -16,6 +16,7 @@ use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};
 use serde_json::Value;
 
 use crate::{
+    dashboard::Dashboard,
     healthy::{BASE_NAME, WALL_NAME, slow_title},
     judge::Judge,
     script::{FIRST_HEALTHY_ALARM, ROOF_ON, SECOND_HEALTHY_ALARM, SLOW_PUSH},
@@ -26,6 +27,10 @@ use crate::{
 const ANNOUNCED_WITHIN: u64 = 2_000;
 /// Its update may have to wait for so long after the message before.
 const UPDATES_APART: u64 = 10_000;
+/// Virtual milliseconds within which a rise may go on with an incident; that its alarm is on is stored later then, also
+/// when the next life has to begin first.
+const JOINED_WITHIN: u64 = 100_000;
+const ON_IS_STORED_WITHIN: u64 = 17_000;
 /// Quiet time after which an incident ends.
 const QUIET: TimeDelta = TimeDelta::seconds(90);
 
@@ -34,12 +39,16 @@ struct Announced {
     at: u64,
     update: bool,
     count: u64,
+    /// The life that sent it had not ended.
+    in_its_life: bool,
 }
 
 #[derive(Default)]
 pub struct AlarmOracle {
-    /// By game: how often an alarm went on.
-    rises: [i64; GAMES.len()],
+    /// By game and alarm: when it went on.
+    rises_at: BTreeMap<(usize, u64), Vec<u64>>,
+    /// When lives of the service ended.
+    deaths: Vec<u64>,
     /// When the alarm of the healthy minutes went on, by the clock of the service.
     pub fired_at: Option<Timestamp>,
     /// When the one went on that no link saw.
@@ -62,10 +71,17 @@ pub fn change<T>(game: usize, change: impl FnOnce(&mut SimulatedWorld) -> T) -> 
     world.games[game].world(|simulated| {
         let before = on(simulated);
         let changed = change(simulated);
-        let risen = on(simulated).iter().filter(|alarm| !before.contains(alarm)).count();
-        world.judge.borrow_mut().oracle.rises[game] += risen as i64;
+        let oracle = &mut world.judge.borrow_mut().oracle;
+        for alarm in on(simulated).into_iter().filter(|alarm| !before.contains(alarm)) {
+            oracle.rises_at.entry((game, alarm)).or_default().push(world.millis());
+        }
         changed
     })
+}
+
+/// Changes the worlds of all game servers.
+pub fn change_all(change_one: fn(&mut SimulatedWorld)) {
+    (0..GAMES.len()).for_each(|game| change(game, change_one));
 }
 
 impl AlarmOracle {
@@ -85,11 +101,55 @@ impl AlarmOracle {
     }
 
     /// A dashboard received a message about an incident.
-    pub fn hear(&mut self, dashboard: usize, message: &Value) {
+    pub fn hear(&mut self, dashboard: &Dashboard, message: &Value) {
         let Some(incident) = message["incident"].as_str() else { return };
         let (update, count) = (message["update"] == true, message["count"].as_u64().unwrap_or_default());
-        let announced = Announced { at: world().millis(), update, count };
-        self.announced.entry((dashboard, incident.to_owned())).or_default().push(announced);
+        let in_its_life = dashboard.open_wire().is_some_and(|wire| wire.is_open());
+        let announced = Announced { at: world().millis(), update, count, in_its_life };
+        self.announced.entry((dashboard.number, incident.to_owned())).or_default().push(announced);
+    }
+
+    /// The number of times that an alarm of this game went on.
+    fn rises(&self, game: usize) -> i64 {
+        self.rises_at.range((game, 0)..=(game, u64::MAX)).map(|(_, times)| times.len() as i64).sum()
+    }
+
+    /// A life of the service has ended.
+    pub fn end_life(&mut self) {
+        self.deaths.push(world().millis());
+    }
+
+    /// No life ended within this number of milliseconds after this time.
+    fn is_calm(&self, at: u64, within: u64) -> bool {
+        !self.deaths.iter().any(|death| (at..at + within).contains(death))
+    }
+
+    /// Times that this rise may ring once more: that an alarm is on is stored at once with its first rise only, and each
+    /// life that ends before takes it for off.
+    fn may_ring_again(&self, rises: &[u64], index: usize) -> usize {
+        if index == 0 || rises[index] - rises[index - 1] >= JOINED_WITHIN {
+            return 0;
+        }
+        let mut last = rises[index];
+        let deaths = self.deaths.iter().filter(|death| **death >= rises[index]);
+        deaths.take_while(|death| **death - std::mem::replace(&mut last, **death) < ON_IS_STORED_WITHIN).count()
+    }
+
+    /// Incidents, and the highest count that a dashboard was shown of each, unless a life ended within this number of
+    /// milliseconds.
+    pub fn counts_shown(&self, within: u64) -> BTreeMap<String, i64> {
+        let mut counts = BTreeMap::new();
+        for ((_, incident), shown) in &self.announced {
+            let is_due = |shown: &&Announced| {
+                shown.in_its_life && self.is_calm(shown.at, within) && shown.at + within <= world().millis()
+            };
+            let highest = shown.iter().filter(is_due).map(|shown| shown.count as i64).max();
+            if let Some(highest) = highest {
+                let known = counts.entry(incident.clone()).or_insert(highest);
+                *known = highest.max(*known);
+            }
+        }
+        counts
     }
 
     fn was_announced(&self, dashboard: usize, incident: &str, holds: impl Fn(&Announced) -> bool) -> bool {
@@ -140,10 +200,11 @@ impl Judge {
             let counted: i64 = rows.iter().map(|row| row.count).sum();
             // A start may hear once more of an alarm whose value it does not know, and a deleted server knows none.
             let is_sure = world.lives.get() == 1 && self.deleted.is_empty();
-            if is_sure && counted > self.oracle.rises[game] + pushes {
-                let rises = self.oracle.rises[game];
+            let rises = self.oracle.rises(game);
+            if is_sure && counted > rises + pushes {
                 self.broken("none-invented", format!("{name} counts {counted}: {rises} rises, {pushes} pushes"));
             }
+            self.check_none_twice(name, game, &rows);
             let watchers = watched.iter().filter(|(_, paired)| PAIRED[*paired].0 == name);
             let watchers: Vec<usize> = watchers.map(|(dashboard, _)| *dashboard).collect();
             self.check_one_at_a_time(name, &rows, pool);
@@ -151,6 +212,20 @@ impl Judge {
             self.check_slow_push(name, &rows, &watchers);
             self.check_missed(name, &rows, &watchers);
             self.check_roof(name, &rows);
+        }
+    }
+
+    /// An alarm of which nothing is pushed rings no more often than it went on, however often the process ended.
+    fn check_none_twice(&mut self, name: &str, game: usize, rows: &[Row]) {
+        for alarm in [ROOF_ALARM, SHED_ALARM] {
+            let of_it: Vec<&Row> = rows.iter().filter(|row| row.alarm_id == alarm.to_string()).collect();
+            let counted: i64 = of_it.iter().map(|row| row.count).sum();
+            let rises = self.oracle.rises_at.get(&(game, alarm)).map(Vec::as_slice).unwrap_or_default();
+            let again: usize = (0..rises.len()).map(|index| self.oracle.may_ring_again(rises, index)).sum();
+            // A push may have been taken for its own.
+            if of_it.iter().all(|row| row.title.is_none()) && counted > (rises.len() + again) as i64 {
+                self.broken("none-twice", format!("{name}: {alarm} rises at {rises:?}: {of_it:?}"));
+            }
         }
     }
 
@@ -230,7 +305,9 @@ impl Judge {
             row.alarm_id == ROOF_ALARM.to_string() && after > -TimeDelta::seconds(1) && after < TimeDelta::seconds(30)
         };
         let all: Vec<&Row> = rows.iter().filter(is_it).collect();
-        if !self.is_the_one(&all, |row| row.count == 1) {
+        let is_mistaken = |row: &Row| row.alarm_id == ROOF_ALARM.to_string() && row.title.is_some();
+        // A push may have been taken for its own, and so it goes on with that.
+        if !self.is_the_one(&all, |row| row.count == 1) && !rows.iter().any(is_mistaken) {
             self.broken("each-alarm-counted", format!("{name}: what stays on rang as {all:?}"));
         }
     }

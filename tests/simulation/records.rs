@@ -90,6 +90,7 @@ impl Judge {
         let dashboard = client.number;
         let word = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
         self.chat_lines.hear(client, server, &word("id"));
+        self.check_reader(client, server, &word("text"));
         let shown = self.records.lines.entry((dashboard, server.to_owned(), word("id"))).or_default();
         (shown.0, shown.1) = (word("text"), shown.1 + 1);
         let is_again = shown.1 > 1;
@@ -97,6 +98,8 @@ impl Judge {
             true => self.records.ids.insert((dashboard, server.to_owned(), word("text")), word("id")),
             false => None,
         };
+        // Another life of the service does not know what was shown of a team that the player is in once more.
+        let is_again = is_again && !self.has_moved(server);
         if is_again || known.is_some_and(|id| id != word("id")) {
             self.broken("each-line-once", format!("dashboard {dashboard} of {server}: {line}"));
         }
@@ -107,6 +110,7 @@ impl Judge {
         if event["kind"] == "death" && event["action"] == "died" && world().millis() >= HEALTHY_DEATH {
             self.records.deaths.insert((dashboard, server.to_owned()));
         }
+        self.check_is_gone(dashboard, server, event);
         match (event["kind"].as_str(), event["action"].as_str()) {
             (Some("gap"), _) => self.hear_gap(dashboard, server, event),
             (Some("chat"), Some("dropped")) => self.chat_lines.drop_lines(dashboard, server, event),

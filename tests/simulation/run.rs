@@ -4,19 +4,23 @@ use std::{rc::Rc, time::Duration};
 
 use chrono::TimeDelta;
 use companion::simulator::{
-    game_server::{DEMO_TOKEN, GameServerFaults},
+    game_server::GameServerFaults,
     push_service::{self, PushServiceFaults, PushedServer},
-    world::{BASE_ALARM, GATE_SWITCH, TEAM, WALL_ALARM},
+    world::{BASE_ALARM, GATE_SWITCH, SimulatedWorld, TEAM, WALL_ALARM},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
     dashboard::Dashboard,
-    life, oracle,
-    script::{Act, DASHBOARDS, HEALTHY_FROM, Script},
+    full_disks::ring_again,
+    life,
+    maps::new_map,
+    oracle,
+    script::{Act, DASHBOARDS, Script},
+    teams,
     wire::WireKind,
-    world::{Fate, GAMES, JournalFate, PAIRED, PHONES, USERS, UserAct, World},
+    world::{Fate, GAMES, PAIRED, PHONES, USERS, UserAct, World},
 };
 
 /// A game server as its pushes name it.
@@ -80,7 +84,7 @@ impl Run {
     }
 
     /// Once; whether it is acknowledged does not matter.
-    fn attempt(&self, act: UserAct) {
+    pub fn attempt(&self, act: UserAct) {
         let world = self.world.clone();
         tokio::task::spawn_local(async move {
             let done = world.act(act.clone()).await;
@@ -104,26 +108,9 @@ impl Run {
             Act::Push { user, game } => self.push_alarm(user, game, TimeDelta::zero()),
             Act::LatePush { user, game } => self.push_alarm(user, game, TimeDelta::minutes(30)),
             Act::PushAgain(paired) => self.push_again(paired),
-            Act::UnstoredPush { user, is_killed } => {
-                world.judge.borrow_mut().bad_disk = true;
-                world.fate.set(Fate::Full);
-                self.push_alarm(
-                    user,
-                    PAIRED.iter().find(|paired| paired.1 == user).expect("each has one").2,
-                    TimeDelta::zero(),
-                );
-                self.push_notice(user, 2);
-                if is_killed {
-                    self.lossy();
-                    let world = world.clone();
-                    tokio::task::spawn_local(async move {
-                        tokio::time::sleep(Duration::from_secs(3)).await;
-                        world.kill("killed");
-                    });
-                }
-            }
-            Act::Chat(game) => self.say(game, 1),
-            Act::ChatBurst(game) => self.say(game, 40),
+            Act::UnstoredPush { user, is_killed } => self.push_unstored(user, is_killed),
+            Act::Chat(game) => self.say(game, TEAM[1].0, 1),
+            Act::ChatBurst(game) => self.say(game, TEAM[1].0, 40),
             Act::PingBurst(number) => (0..25).for_each(|_| self.dashboards[number].send(json!({ "type": "ping" }))),
             Act::Market(game) => {
                 oracle::change(game, |world| world.advance_to(world.now() + TimeDelta::milliseconds(700)))
@@ -141,32 +128,23 @@ impl Run {
             Act::Wipe(game) => {
                 world.judge.borrow_mut().records.wiped.insert(game);
                 world.commands.borrow_mut().forget_chat(game, world.millis());
-                world.games[game].wipe();
+                teams::change(game, SimulatedWorld::wipe);
+            }
+            Act::OtherMap(game) => {
+                world.judge.borrow_mut().records.wiped.insert(game);
+                world.commands.borrow_mut().forget_chat(game, world.millis());
+                teams::change(game, |simulated| *simulated = new_map(!world.seed, world.origin.elapsed()));
+                world.games[game].drop_connections();
             }
             Act::Say(paired) => self.say_by_api(paired),
             Act::Command { game, mate } => world.commands.borrow_mut().command(world, game, mate),
             Act::Timer { game, mate } => world.commands.borrow_mut().timer(world, game, mate),
+            Act::Move { paired, to } => self.move_player(paired, to),
+            Act::TeamTalk(game) => self.talk_in_teams(game),
+            Act::RevokeToken { paired, millis, is_replaced } => self.revoke_token(paired, millis, is_replaced),
             Act::Restart(game) => world.games[game].drop_connections(),
-            Act::RestartAndTalk(game) => {
-                world.games[game].faults(|faults| faults.late_broadcasts = true);
-                world.games[game].drop_connections();
-                let run = self.clone();
-                tokio::task::spawn_local(async move {
-                    for _ in 0..20 {
-                        run.say(game, 1);
-                        tokio::time::sleep(Duration::from_millis(500)).await;
-                    }
-                    run.world.games[game].faults(|faults| faults.late_broadcasts = false);
-                });
-            }
-            Act::Toggle(number) => {
-                let dashboard = &self.dashboards[number];
-                // Perhaps one of which its user is only a guest.
-                let paired = dashboard.watches.borrow().last().copied().unwrap_or_default();
-                if let Some(server) = world.judge.borrow().server(PAIRED[paired].0) {
-                    dashboard.send(json!({ "type": "deviceToggle", "serverId": server, "deviceId": GATE_SWITCH.to_string(), "requestId": format!("turn {paired}") }));
-                }
-            }
+            Act::RestartAndTalk(game) => self.restart_and_talk(game),
+            Act::Toggle(number) => self.toggle(number),
             Act::Ping(number) => self.dashboards[number].send(json!({ "type": "ping" })),
             Act::Subscribe(number, paired) => {
                 if PAIRED[paired].1 == self.dashboards[number].user || paired == 0 {
@@ -184,18 +162,10 @@ impl Run {
             Act::Erase => self.erase(),
             Act::UploadRefused(user) => self.attempt(UserAct::UploadRefused(user)),
             Act::Notice { user, kind } => self.push_notice(user, kind),
-            Act::PairInGame(paired) => {
-                let (_, user, game) = PAIRED[paired];
-                let server = PushedServer { id: format!("island-{game}"), ..pushed_server(game) };
-                for push in [
-                    server.pairing(TEAM[user].0, DEMO_TOKEN + user as i32),
-                    server.entity_pairing(TEAM[user].0, DEMO_TOKEN + user as i32, BASE_ALARM, 2, "Base alarm"),
-                ] {
-                    world.pushes.push(PHONES[user].0, push);
-                }
-            }
+            Act::PairInGame(paired) => self.pair_in_game(paired),
             Act::Upload(user) => self.attempt(UserAct::UploadCredential(user)),
             Act::Guest(is_guest) => self.attempt(UserAct::Guest(is_guest)),
+            Act::GuestBurst => self.change_guest_often(),
             Act::Drill(paired) => self.attempt(UserAct::Drill(paired)),
             Act::Cut(kind, pick) => {
                 self.lossy();
@@ -220,91 +190,20 @@ impl Run {
                 let until = Instant::now() + Duration::from_secs(seconds);
                 world.refused.borrow_mut().insert(GAMES[game].0.to_owned(), until);
             }
-            Act::GameFault(game, fault) => world.games[game].faults(|faults| {
-                *faults = GameServerFaults::default();
-                match fault {
-                    0 => faults.frozen = true,
-                    1 => faults.refuse = true,
-                    2 => faults.rate_limit = true,
-                    3 => faults.rubbish = true,
-                    4 => faults.truncate = true,
-                    5 => faults.unknown_fields = true,
-                    6 => faults.delay = Some(Duration::from_millis(800)),
-                    7 => faults.delay = Some(Duration::from_secs(12)),
-                    _ => {}
-                }
-            }),
-            Act::PushFault(fault) => world.pushes.faults(|faults| {
-                *faults = PushServiceFaults::default();
-                match fault {
-                    0 => faults.mute_login = true,
-                    1 => faults.frozen = true,
-                    2 => faults.delay = Some(Duration::from_secs(5)),
-                    3 => faults.duplicate = true,
-                    4 => faults.replay = true,
-                    5 => faults.close_after = Some(2),
-                    _ => {}
-                }
-            }),
+            Act::GameFault(game, fault) => self.disturb_game(game, fault),
+            Act::PushFault(fault) => self.disturb_pushes(fault),
             Act::DropPushes => world.pushes.drop_connections(),
             Act::ReceiverFault(fate) => world.receiver.fate.set(fate),
+            Act::BrowserFault { user, fate } => world.receiver.browsers.disturb(user, fate),
             Act::Disk(fate) => {
                 world.judge.borrow_mut().bad_disk |= matches!(fate, Fate::Full | Fate::Slow(400..));
                 world.fate.set(fate);
             }
             Act::DieAtWrites { fate, journal, after } => self.die_at_writes(fate, journal, after),
             Act::JournalDisk(fate) => world.journal_fate.set(fate),
-            Act::TornJournal(game) => {
-                self.lossy();
-                world.judge.borrow_mut().bad_disk = true;
-                world.fate.set(Fate::Full);
-                world.journal_fate.set(JournalFate::Tear);
-                let world = world.clone();
-                tokio::task::spawn_local(async move {
-                    for alarm in [WALL_ALARM, BASE_ALARM] {
-                        oracle::change(game, |world| world.release_alarm(alarm));
-                        oracle::change(game, |world| world.fire_alarm(alarm));
-                        tokio::time::sleep(Duration::from_secs(3)).await;
-                        if world.millis() >= HEALTHY_FROM {
-                            return;
-                        }
-                    }
-                    world.kill("killed");
-                });
-            }
-            Act::FailedStart(game) => {
-                self.lossy();
-                world.judge.borrow_mut().bad_disk = true;
-                world.fate.set(Fate::Full);
-                world.start_fails.set(true);
-                oracle::change(game, |world| world.release_alarm(WALL_ALARM));
-                oracle::change(game, |world| world.fire_alarm(WALL_ALARM));
-                let world = world.clone();
-                tokio::task::spawn_local(async move {
-                    tokio::time::sleep(Duration::from_secs(2)).await;
-                    world.kill("killed");
-                });
-            }
-            Act::FlakyStart(game) => {
-                self.lossy();
-                world.judge.borrow_mut().bad_disk = true;
-                world.next_fate.set(Fate::Flaky(60));
-                let world = world.clone();
-                tokio::task::spawn_local(async move {
-                    for pulse in 0..12 {
-                        oracle::change(game, |world| world.release_alarm(WALL_ALARM));
-                        oracle::change(game, |world| world.fire_alarm(WALL_ALARM));
-                        tokio::time::sleep(Duration::from_millis(1_500)).await;
-                        if world.millis() >= HEALTHY_FROM {
-                            return;
-                        }
-                        if pulse == 0 {
-                            world.kill("killed");
-                        }
-                    }
-                    world.fate.set(Fate::Run);
-                });
-            }
+            Act::TornJournal(game) => self.tear_journal(game),
+            Act::FailedStart(game) => self.fail_start(game),
+            Act::FlakyStart(game) => self.start_on_flaky_disk(game),
             Act::Jump(seconds) => {
                 let mut judge = world.judge.borrow_mut();
                 (judge.jumped, judge.set_back) = (true, judge.set_back || seconds < 0);
@@ -319,55 +218,105 @@ impl Run {
                 self.lossy();
                 world.end();
             }
-            Act::EndAtAlarm(game) => {
-                self.lossy();
-                world.judge.borrow_mut().bad_disk = true;
-                world.fate.set(Fate::Full);
-                oracle::change(game, |world| world.release_alarm(WALL_ALARM));
-                oracle::change(game, |world| world.fire_alarm(WALL_ALARM));
-                // The alarm arrives before the end begins, and is not stored yet.
-                let world = world.clone();
-                tokio::task::spawn_local(async move {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    world.end();
-                });
-            }
-            Act::KillAtRecovery(in_queries) => {
-                self.lossy();
-                world.judge.borrow_mut().bad_disk = true;
-                world.fate.set(Fate::Full);
-                for game in 0..GAMES.len() {
-                    oracle::change(game, |world| world.release_alarm(WALL_ALARM));
-                    oracle::change(game, |world| world.fire_alarm(WALL_ALARM));
-                }
-                let world = world.clone();
-                tokio::task::spawn_local(async move {
-                    tokio::time::sleep(Duration::from_secs(3)).await;
-                    if world.millis() < HEALTHY_FROM {
-                        world.fate.set(Fate::Die { in_queries, committed: true });
-                    }
-                });
-            }
+            Act::EndAtAlarm(game) => self.end_at_alarm(game),
+            Act::KillAtRecovery(in_queries) => self.kill_at_recovery(in_queries),
             Act::KillAtPush { paired, in_queries, committed } => {
                 self.lossy();
                 self.push_again(paired);
                 world.fate.set(Fate::Die { in_queries, committed });
             }
+            Act::DieAtBurst { game, fate, after } => self.die_at_burst(game, fate, after),
             Act::KillAtAnnouncement { game, alarm, after } => self.kill_at_announcement(game, alarm, after),
             Act::KillAtAlarm { game, in_queries, committed } => {
                 self.lossy();
-                oracle::change(game, |world| world.release_alarm(WALL_ALARM));
-                oracle::change(game, |world| world.fire_alarm(WALL_ALARM));
+                ring_again(game);
                 world.fate.set(Fate::Die { in_queries, committed });
             }
         }
     }
 
+    /// The game server restarts, and the team talks on.
+    fn restart_and_talk(self: &Rc<Self>, game: usize) {
+        let world = &self.world;
+        world.games[game].faults(|faults| faults.late_broadcasts = true);
+        world.games[game].drop_connections();
+        let run = self.clone();
+        tokio::task::spawn_local(async move {
+            for _ in 0..20 {
+                run.say(game, TEAM[1].0, 1);
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            run.world.games[game].faults(|faults| faults.late_broadcasts = false);
+        });
+    }
+
+    /// The user presses *pair* in the game, for the server and for the base's alarm.
+    fn pair_in_game(&self, paired: usize) {
+        let world = &self.world;
+        let (_, user, game) = PAIRED[paired];
+        let server = PushedServer { id: format!("island-{game}"), ..pushed_server(game) };
+        let token = world.teams.borrow_mut().push_token(user, game);
+        for push in [
+            server.pairing(TEAM[user].0, token),
+            server.entity_pairing(TEAM[user].0, token, BASE_ALARM, 2, "Base alarm"),
+        ] {
+            world.pushes.push(PHONES[user].0, push);
+        }
+    }
+
+    /// The user of a dashboard turns the gate of the server that it watched last.
+    fn toggle(&self, number: usize) {
+        let world = &self.world;
+        let dashboard = &self.dashboards[number];
+        // Perhaps one of which its user is only a guest.
+        let paired = dashboard.watches.borrow().last().copied().unwrap_or_default();
+        if let Some(server) = world.judge.borrow().server(PAIRED[paired].0) {
+            dashboard.send(json!({ "type": "deviceToggle", "serverId": server, "deviceId": GATE_SWITCH.to_string(), "requestId": format!("turn {paired}") }));
+        }
+    }
+
+    /// From now on the game server has this fault; of 8 and more, none.
+    fn disturb_game(&self, game: usize, fault: u8) {
+        let world = &self.world;
+        world.teams.borrow_mut().disturb(game, fault < 8, world.millis());
+        world.games[game].faults(|faults| {
+            *faults = GameServerFaults::default();
+            match fault {
+                0 => faults.frozen = true,
+                1 => faults.refuse = true,
+                2 => faults.rate_limit = true,
+                3 => faults.rubbish = true,
+                4 => faults.truncate = true,
+                5 => faults.unknown_fields = true,
+                6 => faults.delay = Some(Duration::from_millis(800)),
+                7 => faults.delay = Some(Duration::from_secs(12)),
+                _ => {}
+            }
+        });
+    }
+
+    /// From now on the push service has this fault; of 6 and more, none.
+    fn disturb_pushes(&self, fault: u8) {
+        let world = &self.world;
+        world.pushes.faults(|faults| {
+            *faults = PushServiceFaults::default();
+            match fault {
+                0 => faults.mute_login = true,
+                1 => faults.frozen = true,
+                2 => faults.delay = Some(Duration::from_secs(5)),
+                3 => faults.duplicate = true,
+                4 => faults.replay = true,
+                5 => faults.close_after = Some(2),
+                _ => {}
+            }
+        });
+    }
+
     /// The time of the world is still: no line is said twice in its second.
-    fn say(&self, game: usize, lines: usize) {
+    pub fn say(&self, game: usize, player: u64, lines: usize) {
         for _ in 0..lines {
             let number = self.said.replace(self.said.get() + 1);
-            self.world.games[game].world(|world| world.say(TEAM[1].0, &format!("Line {number}")));
+            self.world.games[game].world(|world| world.say(player, &format!("Line {number}")));
         }
     }
 
@@ -378,7 +327,7 @@ impl Run {
     }
 
     /// An alarm that the link does not see, sent so long ago. Its title is its own.
-    fn push_alarm(&self, user: usize, game: usize, ago: TimeDelta) {
+    pub fn push_alarm(&self, user: usize, game: usize, ago: TimeDelta) {
         let number = self.pushed.replace(self.pushed.get() + 1);
         let title = format!("{} {number}", if ago.is_zero() { "push" } else { "late" });
         self.push_titled(user, game, &title, ago);

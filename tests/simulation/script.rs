@@ -4,10 +4,12 @@
 //! To add a fault: a variant of [`Act`], its weight in [`MENU`], and what it does in [`Run::act`](crate::run::Run).
 
 use crate::{
+    browsers, bursts,
     channels::ReceiverFate,
-    overlays,
+    guests, overlays,
     random::Stream,
     team_alarms, team_commands,
+    teams::{self, TeamMove},
     wire::WireKind,
     world::{Fate, GAMES, JournalFate, PAIRED, USERS},
     writes,
@@ -95,6 +97,8 @@ pub enum Act {
     Market(usize),
     Switch(usize),
     Wipe(usize),
+    /// The owner of the game server replaces the map, and nothing else.
+    OtherMap(usize),
     /// A mate dies, or wakes up again.
     Die(usize),
     /// A mate gives a command, or sets a timer, in the team's chat.
@@ -105,6 +109,19 @@ pub enum Act {
     Timer {
         game: usize,
         mate: usize,
+    },
+    /// The player of this paired server changes the team.
+    Move {
+        paired: usize,
+        to: TeamMove,
+    },
+    /// Every team says something.
+    TeamTalk(usize),
+    /// The token of this paired server is revoked for a while, and then accepted again or replaced.
+    RevokeToken {
+        paired: usize,
+        millis: u64,
+        is_replaced: bool,
     },
     /// The game server restarts: every connection to it ends.
     Restart(usize),
@@ -126,6 +143,8 @@ pub enum Act {
     UploadRefused(usize),
     Drill(usize),
     Guest(bool),
+    /// Alice lets Bob watch, then not, then again, then not, all within a moment, while he does.
+    GuestBurst,
     // Faults
     Cut(WireKind, u64),
     CutAfter(WireKind, u64, usize),
@@ -137,6 +156,11 @@ pub enum Act {
     PushFault(u8),
     DropPushes,
     ReceiverFault(ReceiverFate),
+    /// The push service treats this user's browser so.
+    BrowserFault {
+        user: usize,
+        fate: ReceiverFate,
+    },
     Disk(Fate),
     /// Users write while both disks are so, an alarm goes off, and the process dies.
     DieAtWrites {
@@ -169,6 +193,12 @@ pub enum Act {
     KillAtAnnouncement {
         game: usize,
         alarm: usize,
+        after: u64,
+    },
+    /// Alarms go on again and again with this database, and the process dies `after` milliseconds later.
+    DieAtBurst {
+        game: usize,
+        fate: Fate,
         after: u64,
     },
     /// The process dies this number of queries after an alarm.
@@ -271,7 +301,8 @@ fn disk(random: &mut Stream) -> Fate {
     }
 }
 
-fn receiver(random: &mut Stream) -> ReceiverFate {
+/// A fate of messages.
+pub fn receiver(random: &mut Stream) -> ReceiverFate {
     match random.below(7) {
         0 => ReceiverFate::Slow(random.between(100, 7_000)),
         1 => ReceiverFate::Failing,
@@ -294,6 +325,18 @@ fn journal_disk(random: &mut Stream) -> JournalFate {
 
 /// When what is done.
 pub type Script = Vec<(u64, Act)>;
+
+/// Seeds in a hundred in which a map is replaced.
+const OTHER_MAP: u64 = 30;
+
+/// When: a stream of its own, so that the rest of the script is what it was.
+fn other_maps(seed: u64) -> Script {
+    let mut random = Stream::of(seed, "other map");
+    if !random.chance(OTHER_MAP) {
+        return Script::new();
+    }
+    vec![(random.between(20_000, HEALTHY_FROM - 30_000), Act::OtherMap(game(&mut random)))]
+}
 
 /// The script of a seed.
 pub fn script(seed: u64) -> Script {
@@ -324,6 +367,12 @@ pub fn script(seed: u64) -> Script {
     script.extend(overlays::removals(seed));
     script.extend(writes::deaths(seed));
     script.extend(team_alarms::deaths(seed));
+    script.extend(bursts::deaths(seed));
+    script.extend(guests::changes(seed));
+    script.extend(browsers::faults(seed));
+    script.extend(other_maps(seed));
+    script.extend(teams::moves(seed));
+    script.extend(teams::revocations(seed));
     script.sort_by_key(|(at, _)| *at);
     script
 }

@@ -30,7 +30,7 @@ use companion::{
     simulator::{
         game_server::{DEMO_TOKEN, GameServer, GameServerOptions, Limits},
         push_service::PushService,
-        world::{SimulatedDevice, SimulatedWorld, TEAM},
+        world::TEAM,
     },
 };
 use tokio::{
@@ -40,12 +40,15 @@ use tokio::{
 };
 
 use crate::{
-    channels::Receiver,
+    channels::{self, Receiver},
+    early_rings,
     judge::Judge,
+    maps::new_map,
     overlays::Overlay,
     random::{Stream, fold},
     script::HEALTHY_FROM,
     team_commands::TeamCommands,
+    teams::TeamTruth,
     wire::{Wire, WireKind},
 };
 
@@ -152,6 +155,7 @@ pub struct World {
     pub overlays: Vec<Rc<Overlay>>,
     pub judge: RefCell<Judge>,
     pub commands: RefCell<TeamCommands>,
+    pub teams: RefCell<TeamTruth>,
     pub wires: RefCell<Vec<Rc<Wire>>>,
     pub fate: Cell<Fate>,
     pub journal_fate: Cell<JournalFate>,
@@ -178,14 +182,6 @@ pub struct World {
     /// The directory of the database and the journal. The process that runs the seed removes it: tasks that never
     /// end hold this world.
     pub directory: PathBuf,
-}
-
-/// The alarms of which nothing is pushed, and the lamp.
-pub fn add_devices(world: &mut SimulatedWorld) {
-    for (alarm, name) in MORE_ALARMS {
-        world.add_device(alarm, name, SimulatedDevice::Alarm { on: false, subscribers: Default::default() });
-    }
-    world.add_device(LAMP_SWITCH, "Lamp", SimulatedDevice::Switch { on: false });
 }
 
 /// Virtual milliseconds that this process has come to, for [`end_in_time`](crate::end_in_time).
@@ -222,10 +218,7 @@ impl World {
         let pushes = Arc::new(pushes.expect("a certificate"));
         let games: Vec<GameServer> = (0..GAMES.len())
             .map(|game| {
-                let mut world = SimulatedWorld::new(seed.wrapping_add(game as u64), start);
-                add_devices(&mut world);
-                // Lines have the right time, though nothing else of the world moves by itself.
-                world.chat_follows(Clock::simulated(start));
+                let world = new_map(seed.wrapping_add(game as u64), Duration::ZERO);
                 let server = GameServer::new(GameServerOptions {
                     listen: address(GAMES[game]),
                     players: vec![(TEAM[0].0, DEMO_TOKEN), (TEAM[1].0, DEMO_TOKEN + 1)],
@@ -251,6 +244,7 @@ impl World {
             receiver: Receiver::default(),
             overlays: Overlay::all(seed),
             judge: RefCell::default(),
+            teams: RefCell::default(),
             wires: RefCell::default(),
             fate: Cell::new(Fate::Run),
             journal_fate: Cell::new(JournalFate::Run),
@@ -271,6 +265,9 @@ impl World {
             directory,
         });
         WORLD.set(Some(world.clone()));
+        if channels::are_there(seed) {
+            tokio::task::spawn_local(early_rings::look(world.clone()));
+        }
         world
     }
 
@@ -313,6 +310,14 @@ impl World {
     pub async fn death(&self) {
         while !self.dead.get() {
             self.died.notified().await;
+        }
+    }
+
+    /// Kills the process after this number of milliseconds, unless the healthy minutes have begun.
+    pub async fn kill_after(&self, millis: u64) {
+        sleep(Duration::from_millis(millis)).await;
+        if self.millis() < HEALTHY_FROM {
+            self.kill("killed");
         }
     }
 

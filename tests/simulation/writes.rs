@@ -142,10 +142,7 @@ impl Run {
             });
         }
         tokio::task::spawn_local(async move {
-            sleep(Duration::from_millis(after)).await;
-            if world.millis() < HEALTHY_FROM {
-                world.kill("killed");
-            }
+            world.kill_after(after).await;
         });
     }
 }
@@ -223,6 +220,11 @@ impl Judge {
         rows.into_iter().for_each(|row| self.writes.acknowledge(row));
     }
 
+    /// True if the journal did not take what was to be kept of this incident.
+    pub fn is_unkept(&self, incident: &str) -> bool {
+        self.unsaved_alarms.iter().any(|line| line.contains(incident))
+    }
+
     /// When the service has started, before it does anything, and at the end.
     pub fn check_kept(&mut self, pool: &Pool) {
         let (there, servers, known) = pool.read_blocking(rows_there).expect("the database can be read");
@@ -238,9 +240,8 @@ impl Judge {
         if let Some((row, is_there)) = lost {
             self.broken("acknowledged-is-kept", format!("{row:?}: it is acknowledged that {is_there:?}"));
         }
-        let is_unkept = |incident: &str| self.unsaved_alarms.iter().any(|line| line.contains(incident));
         let is_lost = |(incident, server): &(&String, &String)| {
-            servers.contains(*server) && !known.contains(*incident) && !is_unkept(incident)
+            servers.contains(*server) && !known.contains(*incident) && !self.is_unkept(incident)
         };
         if let Some((incident, server)) = self.seen.iter().find(is_lost) {
             let details = format!("{incident} of {server} was announced and has no row");
