@@ -5,6 +5,7 @@ mod announcements;
 mod bots;
 mod channel;
 mod commands;
+mod mates_timers;
 mod room;
 mod transcript;
 mod two_services;

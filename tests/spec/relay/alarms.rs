@@ -4,7 +4,6 @@ use companion::simulator::{
     game_server::GameServer,
     world::{BASE_ALARM, WALL_ALARM},
 };
-use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use futures_util::FutureExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -18,14 +17,14 @@ use crate::harness::{
 };
 
 /// Alice's game server with two alarms, all known, and no watcher.
-struct Base {
+struct AlarmBase {
     app: TestApp,
     alice: Browser,
     game: GameServer,
     server: String,
 }
 
-impl Base {
+impl AlarmBase {
     async fn start(app: TestApp) -> Self {
         let game = game::still(&app).await;
         let mut alice = app.signed_in(ALICE).await;
@@ -74,7 +73,7 @@ fn raids(state: &Value) -> Vec<(&String, &Value)> {
 
 #[actix_web::test]
 async fn an_alarm_without_watchers_is_in_the_next_snapshot_also_after_a_restart() {
-    let mut base = Base::start(TestApp::start_beside_games().await).await;
+    let mut base = AlarmBase::start(TestApp::start_beside_games().await).await;
     base.game.world(|world| world.fire_alarm(BASE_ALARM));
     let alarms = base.alarms_until(&["unheard"]).await;
     let incident = alarms[0]["incident"].as_str().unwrap().to_owned();
@@ -98,7 +97,7 @@ async fn an_alarm_without_watchers_is_in_the_next_snapshot_also_after_a_restart(
 
 #[actix_web::test]
 async fn an_alarm_that_went_off_while_the_service_was_down_rings() {
-    let base = Base::start(TestApp::start_beside_games().await).await;
+    let base = AlarmBase::start(TestApp::start_beside_games().await).await;
     let mut base = base.restart_while_fired(WALL_ALARM).await;
     let mut client = base.watch().await;
     let wall = json!(WALL_ALARM.to_string());
@@ -108,7 +107,7 @@ async fn an_alarm_that_went_off_while_the_service_was_down_rings() {
 
 #[actix_web::test]
 async fn one_users_acknowledgement_is_seen_by_all_and_stored() {
-    let mut base = Base::start(TestApp::start_beside_games().await).await;
+    let mut base = AlarmBase::start(TestApp::start_beside_games().await).await;
     let mut client = base.watch().await;
     base.game.world(|world| world.fire_alarm(BASE_ALARM));
     let raid = client.expect("raid").await;
@@ -144,7 +143,7 @@ async fn one_users_acknowledgement_is_seen_by_all_and_stored() {
 
 #[actix_web::test]
 async fn no_one_sees_what_an_erased_guest_took_note_of() {
-    let mut base = Base::start(TestApp::start_beside_games().await).await;
+    let mut base = AlarmBase::start(TestApp::start_beside_games().await).await;
     let mut bob = base.app.signed_in(BOB).await;
     share(&mut base.alice, &base.server, &mut bob).await;
     let user = bob.get("/me").await.json()["id"].as_str().unwrap().to_owned();
@@ -165,7 +164,7 @@ async fn no_one_sees_what_an_erased_guest_took_note_of() {
 
 #[actix_web::test]
 async fn alarms_are_listed_in_pages_and_for_those_who_may_watch() {
-    let mut base = Base::start(TestApp::start_beside_games().await).await;
+    let mut base = AlarmBase::start(TestApp::start_beside_games().await).await;
     for alarm in [BASE_ALARM, WALL_ALARM] {
         base.game.world(|world| world.fire_alarm(alarm));
     }
@@ -201,7 +200,7 @@ async fn alarms_are_listed_in_pages_and_for_those_who_may_watch() {
 
 #[actix_web::test]
 async fn an_alarm_that_is_over_ends_and_is_forgotten_after_a_day() {
-    let mut base = Base::start(TestApp::start_beside_games().await).await;
+    let mut base = AlarmBase::start(TestApp::start_beside_games().await).await;
     let mut client = base.watch().await;
     base.game.world(|world| world.fire_alarm(BASE_ALARM));
     let incident = client.expect("raid").await["incident"].as_str().unwrap().to_owned();
@@ -215,16 +214,14 @@ async fn an_alarm_that_is_over_ends_and_is_forgotten_after_a_day() {
 #[actix_web::test]
 async fn an_alarm_that_waits_for_the_database_is_sent_before_the_service_stops() {
     let flags = ["--allow-private-game-servers=true", LINKS, "--drain-seconds=0"];
-    let mut base = Base::start(TestApp::start_with(&flags).await).await;
+    let mut base = AlarmBase::start(TestApp::start_with(&flags).await).await;
     let mut client = base.watch().await;
-    let path = base.app.directory().join("test.db");
-    let mut lock = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
-    lock.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+    let lock = base.app.freeze();
     base.game.world(|world| world.fire_alarm(BASE_ALARM));
     let device = BASE_ALARM.to_string();
     client.until(&base.server, |state| state["devices"][&device]["value"] == true).await;
 
-    let Base { app, alice, game, server } = base;
+    let AlarmBase { app, alice, game, server } = base;
     let closing = async {
         let raid = client.expect("raid").await;
         (raid, client.expect_close().await)
@@ -232,7 +229,7 @@ async fn an_alarm_that_waits_for_the_database_is_sent_before_the_service_stops()
     let ((raid, closed), app) = tokio::join!(closing, app.restart_after(|| drop(lock)));
     assert_eq!(closed, 4412);
     let alice = app.again(&alice);
-    let alarms = Base { app, alice, game, server }.alarms_until(&["delivered"]).await;
+    let alarms = AlarmBase { app, alice, game, server }.alarms_until(&["delivered"]).await;
     assert_eq!(alarms[0]["incident"], raid["incident"]);
 }
 
@@ -240,7 +237,7 @@ async fn an_alarm_that_waits_for_the_database_is_sent_before_the_service_stops()
 async fn all_of_it_holds_on_postgresql() {
     let Some(database) = Postgres::create() else { return };
     let flags = ["--allow-private-game-servers=true", LINKS];
-    let mut base = Base::start(TestApp::start_on(database.url(), &flags).await).await;
+    let mut base = AlarmBase::start(TestApp::start_on(database.url(), &flags).await).await;
     base.game.world(|world| world.fire_alarm(BASE_ALARM));
     base.alarms_until(&["unheard"]).await;
     let client = base.watch().await;

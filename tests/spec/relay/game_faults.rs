@@ -270,6 +270,25 @@ async fn an_alarm_that_was_refused_for_the_rate_is_asked_again() {
     add_device(&mut alice, &server, BASE_ALARM).await;
     let alarm = |state: &Value| state["devices"][BASE_ALARM.to_string()]["reachable"].clone();
     client.until(&server, |state| alarm(state) == "no_response").await;
+    let readiness = alice.get(&format!("/paired-servers/{server}/readiness")).await.json();
+    let advice = readiness["paths"][0]["advice"].as_str().unwrap_or_default();
+    assert!(advice.contains("than it answers: alarms still come"), "{readiness}");
+    let metrics = alice.get("/metrics").await.text();
+    let refused = r#"companion_requests_over_budget_total{priority="entity_sync",outcome="refused"}"#;
+    let count = metrics.lines().find_map(|line| line.strip_prefix(refused)?.trim().parse::<f64>().ok());
+    assert!(count.is_some_and(|count| count > 0.0), "{metrics}");
     game.faults(|faults| faults.rate_limit = false);
+    client.until(&server, |state| alarm(state) == "ok").await;
+}
+
+#[actix_web::test]
+async fn an_alarm_that_was_paired_while_the_game_server_was_slow_is_asked_again() {
+    let (_app, mut alice, game, server, mut client) = watched(&[GATE_SWITCH]).await;
+    // Too slow for a device that is paired, and quick enough for the link.
+    game.faults(|faults| faults.delay = Some(Duration::from_secs(6)));
+    add_device(&mut alice, &server, BASE_ALARM).await;
+    let alarm = |state: &Value| state["devices"][BASE_ALARM.to_string()]["reachable"].clone();
+    client.until(&server, |state| alarm(state) == "no_response").await;
+    game.faults(|faults| faults.delay = None);
     client.until(&server, |state| alarm(state) == "ok").await;
 }

@@ -111,7 +111,7 @@ impl ChatRoom {
 
     /// The next answer, however often the clock must move on for it. An answer that is lost on its way waits for that.
     pub async fn late_answer(&mut self) -> String {
-        for _ in 0..6 {
+        for _ in 0..PATIENCE.as_secs() {
             match timeout(Duration::from_secs(1), self.lines.recv()).await {
                 Ok(line) => {
                     if let Some(answer) = self.take(line.expect("the game is up")) {

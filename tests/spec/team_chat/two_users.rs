@@ -12,10 +12,10 @@ use crate::harness::{
 };
 
 /// Alice has paired the game server at this address.
-const LOOPBACK: &str = "127.0.0.1";
+pub const LOOPBACK: &str = "127.0.0.1";
 
 /// A room in which Bob, who plays as the second of the team, has paired the server, too; his browser and his client.
-async fn with_bob(paired_at: &str) -> (ChatRoom, Browser, RelayClient, String) {
+pub async fn with_bob(paired_at: &str) -> (ChatRoom, Browser, RelayClient, String) {
     let app = TestApp::start_beside_games().await;
     let game = game_of_two(&app).await;
     // Said before: a history.
