@@ -292,7 +292,7 @@ fn class_of(route: &ApiRoute) -> Option<&'static str> {
 }
 
 /// A server of Alice's with a device and an incident, and everybody else.
-struct Scene {
+struct RouteScene {
     app: TestApp,
     server: String,
     guest: String,
@@ -329,7 +329,7 @@ struct Scene {
     api_token: String,
 }
 
-impl Scene {
+impl RouteScene {
     async fn set() -> Self {
         let stats = (Ipv4Addr::LOCALHOST, 0).into();
         let stats = PlayerStatsService::start(stats, Vec::new(), Vec::new(), Clock::system()).await.unwrap();
@@ -586,7 +586,7 @@ async fn every_route_answers_everybody_as_its_line_says() {
     let mut wrong = Vec::new();
     for line in routes::routes() {
         let (route, body) = (name_of(line), body_of(&name_of(line)));
-        let mut scene = Scene::set().await;
+        let mut scene = RouteScene::set().await;
         for caller in CALLERS {
             // Wrong codes are limited.
             scene.app.clock.advance(chrono::Duration::minutes(2));
@@ -637,7 +637,7 @@ fn is_checked_in_pairing(route: &str) -> bool {
 #[actix_web::test]
 async fn a_thing_of_another_user_looks_like_one_that_does_not_exist() {
     let _catalogue = catalogue::alone().await;
-    let mut scene = Scene::set().await;
+    let mut scene = RouteScene::set().await;
     let channel = json!({ "kind": "ntfy", "name": "Phone", "topic": "theirs" });
     let channel = made(&mut scene.owner, "/channels", channel).await["id"].as_str().unwrap().to_owned();
     let registration = made(&mut scene.owner, "/credentials/push/registrations", json!({ "renew": false })).await;

@@ -112,9 +112,12 @@ async fn a_server_that_moves_in_the_game_takes_its_token_along() {
     let port = moved.addr().port();
     test.push(pairing(&PushedServer { port, ..before }));
     test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
-    let is_there = |shown: &Value| shown["port"] == port && shown["connection"]["state"] == "connected";
+    // The state may be that of the link before.
+    let is_there = |shown: &Value| {
+        shown["port"] == port && shown["connection"]["state"] == "connected" && moved.connections() == 1
+    };
     alice.get_until(format!("/paired-servers/{server}"), is_there).await;
-    assert_eq!((moved.connections(), servers(&mut alice).await.len()), (1, 1));
+    assert_eq!(servers(&mut alice).await.len(), 1);
 
     // Also at the next start, from what is stored.
     let test = test.restart().await;

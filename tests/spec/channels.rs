@@ -19,7 +19,10 @@ use companion::simulator::{game_server::GameServer, world::BASE_ALARM};
 use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use ring::hmac;
 use serde_json::{Value, json};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
 
 use crate::harness::{
     app::TestApp,
@@ -62,10 +65,12 @@ struct Receiver {
     base: String,
     /// Statuses of answers, by path; otherwise 200.
     statuses: Arc<Mutex<Vec<(String, u16)>>>,
+    /// True: messages to Pushover wait for their answers.
+    holds: watch::Sender<bool>,
     received: mpsc::UnboundedReceiver<Received>,
 }
 
-struct ReceiverState(mpsc::UnboundedSender<Received>, Arc<Mutex<Vec<(String, u16)>>>);
+struct ReceiverState(mpsc::UnboundedSender<Received>, Arc<Mutex<Vec<(String, u16)>>>, watch::Sender<bool>);
 
 async fn receive(req: HttpRequest, body: web::Bytes, state: web::Data<ReceiverState>) -> HttpResponse {
     let header = |(name, value): (&_, &actix_web::http::header::HeaderValue)| {
@@ -75,10 +80,13 @@ async fn receive(req: HttpRequest, body: web::Bytes, state: web::Data<ReceiverSt
     let path = req.path().to_owned();
     let status = state.1.lock().unwrap().iter().rev().find(|(known, _)| *known == path).map_or(200, |known| known.1);
     // As Pushover answers an emergency.
-    let receipt =
-        path.ends_with("/1/messages.json") && serde_json::from_slice::<Value>(&body).unwrap()["priority"] == 2;
+    let is_pushover = path.ends_with("/1/messages.json");
+    let receipt = is_pushover && serde_json::from_slice::<Value>(&body).unwrap()["priority"] == 2;
     let method = req.method().to_string();
     let _ = state.0.send(Received { method, path, headers, body: body.to_vec() });
+    if is_pushover {
+        state.2.subscribe().wait_for(|holds| !holds).await.unwrap();
+    }
     let mut answer = HttpResponse::build(status.try_into().unwrap());
     // As Discord answers one who waits for the message.
     if req.query_string().contains("wait=true") {
@@ -93,10 +101,11 @@ impl Receiver {
         let base = format!("http://{}", listener.local_addr().unwrap());
         let (sender, received) = mpsc::unbounded_channel();
         let statuses = Arc::<Mutex<Vec<(String, u16)>>>::default();
-        let state = web::Data::new(ReceiverState(sender, statuses.clone()));
+        let holds = watch::Sender::new(false);
+        let state = web::Data::new(ReceiverState(sender, statuses.clone(), holds.clone()));
         let server = HttpServer::new(move || App::new().app_data(state.clone()).default_service(web::to(receive)));
         rt::spawn(server.workers(1).disable_signals().listen(listener).unwrap().run());
-        Self { base, statuses, received }
+        Self { base, statuses, holds, received }
     }
 
     fn answer(&self, path: &str, status: u16) {

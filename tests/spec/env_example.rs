@@ -97,6 +97,10 @@ fn the_settings_of_the_systemd_unit_are_all_in_its_file_and_all_known() {
     }
     let unit = read("deploy/companion.service");
     assert!(unit.lines().all(|line| !line.starts_with("Environment=")), "a command would not see it");
+    let backup = read("deploy/companion-backup.service");
+    let mut own = backup.lines().filter_map(|line| line.strip_prefix("Environment=")).flat_map(str::split_whitespace);
+    assert!(own.all(|variable| variable.starts_with("BACKUP_")), "it would save what the service does not have");
+    assert!(backup.contains("EnvironmentFile=/etc/companion/companion.env"));
     assert!(read("deploy/companionctl").contains("EnvironmentFile=/etc/companion/companion.env"));
 }
 

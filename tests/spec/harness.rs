@@ -34,7 +34,7 @@ macro_rules! on_each_database {
 
             #[actix_web::test]
             async fn on_postgres() {
-                let Some(database) = crate::harness::database::Postgres::create() else { return };
+                let Some(database) = crate::harness::database::Postgres::create_migrated() else { return };
                 let $app = crate::harness::app::TestApp::start_on(database.url(), &[]).await;
                 $body
             }

@@ -378,7 +378,7 @@ async fn the_browser_is_opened_and_without_one_the_address_is_enough() {
 }
 
 #[derive(clap::Parser)]
-struct CommandLine {
+struct HelperCommandLine {
     #[command(flatten)]
     options: HelperOptions,
 }
@@ -401,7 +401,7 @@ async fn as_long_as_it_runs_the_registration_is_renewed_before_its_end() {
     line.push(format!("--data-dir={}", directory.path().display()));
     let sites = test.sites.settings().into_iter().filter(|(name, _)| *name != API_KEY);
     line.extend(sites.map(|(name, value)| format!("--{}={value}", name.to_lowercase().replace('_', "-"))));
-    let options = CommandLine::parse_from(line).options;
+    let options = HelperCommandLine::parse_from(line).options;
     let running = actix_web::rt::spawn(helper::run(options, test.app.clock.clone()));
 
     let ends = |shown: &Value| shown["expiresAt"].as_str().unwrap_or_default().to_owned();

@@ -34,6 +34,8 @@ mod maps;
 mod me;
 mod missing_key;
 mod moving;
+#[cfg(feature = "cluster")]
+mod nodes;
 mod openapi;
 mod operation;
 mod operator_faults;

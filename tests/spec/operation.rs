@@ -10,7 +10,7 @@ use companion::{
     db::engine::{error::DbError, pool::Db},
     server::Server,
 };
-use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
+use diesel::connection::SimpleConnection as _;
 use reqwest::{
     Method,
     header::{ACCEPT, AUTHORIZATION},
@@ -119,9 +119,7 @@ async fn alarms_that_nothing_keeps_are_counted() {
     };
     let before = count().await;
     // The database takes nothing, and where the journal would be written again is something else.
-    let path = app.directory().join("test.db");
-    let mut lock = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
-    lock.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+    let _lock = app.freeze();
     fs::remove_file(app.directory().join("alarms.journal")).unwrap();
     fs::create_dir(app.directory().join("alarms.journal.new")).unwrap();
     alice.post(&drill, None).await.expect_problem(503, "unavailable");

@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::Ipv4Addr};
 use chrono::Duration;
 use companion::{
     clock::Clock,
-    db::failed_pushes,
+    db::{engine::pool::Db, failed_pushes, paired_servers},
     domain::{credential::RefusalReason, time::Timestamp},
     simulator::{
         game_server::{DEMO_TOKEN, GameServer},
@@ -144,6 +144,20 @@ async fn pairing_the_same_by_hand_leaves_the_link_alone() {
 }
 
 #[actix_web::test]
+async fn a_pairing_that_comes_after_a_newer_one_keeps_its_token_and_adds_its_device() {
+    let Watched { test, alice: _alice, game, named, server, mut client } = watched().await;
+    let old = named.entity_pairing(ALICE.parse().unwrap(), DEMO_TOKEN - 1, GATE_SWITCH, 1, "Gate");
+    test.push_sent(PHONE, old, test.ago(5));
+    client.until(&server, |state| is_complete(state, 3)).await;
+    test.push_sent(PHONE, named.pairing(ALICE.parse().unwrap(), DEMO_TOKEN - 1), test.ago(4));
+    test.push(pairing(&named));
+    test.until(|push| push.unacknowledged(PHONE.0) == 0).await;
+    let read = |db: &mut Db| Ok(paired_servers::get(db, &server.as_str().into())?.credentials_version);
+    assert_eq!(test.pool.read_blocking(read).unwrap(), 0, "they never changed");
+    assert!(game.addresses().values().all(|usage| usage.bad_tokens == 0));
+}
+
+#[actix_web::test]
 async fn a_push_replaces_the_player_of_a_server_that_was_paired_by_hand() {
     let test = PushTest::start().await;
     let (mut alice, _) = test.alice_receiving().await;
@@ -200,6 +214,33 @@ async fn an_alarm_by_push_and_by_link_is_delivered_once() {
     let update = client.expect("raid").await;
     assert_eq!((&update["incident"], &update["alarmId"]), (&pushed["incident"], &json!(WALL_ALARM.to_string())));
     assert_eq!((&update["count"], &update["update"]), (&json!(1), &json!(true)));
+}
+
+#[actix_web::test]
+async fn an_alarm_by_push_while_the_link_is_down_is_one_with_what_the_link_finds() {
+    let Watched { test, mut alice, game, named, server, mut client } = watched().await;
+    game.faults(|faults| faults.refuse = true);
+    game.drop_connections();
+    client.until(&server, |state| state["server"]["connection"] == "unreachable").await;
+    test.app.clock.advance(Duration::seconds(1));
+    game.world(|world| world.fire_alarm(BASE_ALARM));
+    test.push(named.alarm("Base alarm", ""));
+    let pushed = client.expect("raid").await;
+    let (incident, alarm) = (pushed["incident"].as_str().unwrap(), BASE_ALARM.to_string());
+    test.app.clock.advance(Duration::seconds(91));
+    client.until(&server, |state| state["raids"][incident]["endedAt"].is_string()).await;
+
+    // The alarm is still on when the link is back.
+    game.faults(|faults| faults.refuse = false);
+    assert_eq!(game::pair(&mut alice, &game).await, server, "it is tried at once");
+    client.until(&server, |state| state["raids"][incident]["alarmId"] == alarm).await;
+    let raids = client.state(&server)["raids"].as_object().unwrap();
+    assert_eq!((raids.len(), &raids[incident]["count"]), (1, &json!(1)), "{raids:?}");
+    let alarms = format!("/paired-servers/{server}/alarms");
+    let by_both = |shown: &Value| shown["alarms"][0]["paths"].as_array().is_some_and(|paths| paths.len() == 2);
+    let shown = alice.get_until(&alarms, by_both).await;
+    let alarms = shown["alarms"].as_array().unwrap();
+    assert_eq!((alarms.len(), &alarms[0]["incident"]), (1, &pushed["incident"]), "{shown}");
 }
 
 #[actix_web::test]

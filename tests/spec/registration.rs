@@ -392,14 +392,28 @@ async fn end_during(step: &'static str, shown_as: &'static str) {
 }
 
 #[actix_web::test]
-async fn no_step_is_repeated_after_the_end_of_the_process() {
-    tokio::join!(
-        end_during("check_in", "google_check_in"),
-        end_during("installation", "google_installation"),
-        end_during("push_address", "google_push_address"),
-        end_during("expo_token", "expo_token"),
-        end_during("game_registration", "game_registration"),
-    );
+async fn no_step_is_repeated_after_an_end_during_the_check_in() {
+    end_during("check_in", "google_check_in").await;
+}
+
+#[actix_web::test]
+async fn no_step_is_repeated_after_an_end_during_the_installation() {
+    end_during("installation", "google_installation").await;
+}
+
+#[actix_web::test]
+async fn no_step_is_repeated_after_an_end_before_the_push_address() {
+    end_during("push_address", "google_push_address").await;
+}
+
+#[actix_web::test]
+async fn no_step_is_repeated_after_an_end_before_the_expo_token() {
+    end_during("expo_token", "expo_token").await;
+}
+
+#[actix_web::test]
+async fn no_step_is_repeated_after_an_end_during_the_registration() {
+    end_during("game_registration", "game_registration").await;
 }
 
 #[actix_web::test]

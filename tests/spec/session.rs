@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -32,9 +31,7 @@ async fn reads_do_not_wait_for_a_database_that_takes_nothing() {
     // Her last use is to be stored, and is not.
     app.clock.advance(chrono::Duration::minutes(2));
     let mut bob = app.signed_in(BOB).await;
-    let path = app.directory().join("test.db");
-    let mut lock = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
-    lock.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+    let _lock = app.freeze();
     let reads = async {
         for path in ["/me", "/paired-servers", "/me"] {
             assert_eq!(alice.get(path).await.status, 200);

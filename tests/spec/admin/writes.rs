@@ -64,7 +64,7 @@ fn every_write_of_an_admin_has_a_row() {
 }
 
 /// A service with what the examples need.
-struct Scene {
+struct AdminScene {
     _test: PaymentTest,
     _chat: ChatService,
     ada: Browser,
@@ -74,7 +74,7 @@ struct Scene {
     subscription: String,
 }
 
-impl Scene {
+impl AdminScene {
     async fn set() -> Self {
         let chat = chat_platform::platform().await;
         let mut flags = chat_platform::flags(&chat);
@@ -117,7 +117,7 @@ impl Scene {
 #[actix_web::test]
 async fn every_write_of_an_admin_leaves_an_entry() {
     let _catalogue = catalogue::alone().await;
-    let mut scene = Scene::set().await;
+    let mut scene = AdminScene::set().await;
     for (route, sent, action) in WRITES {
         let before = scene.ada.get("/admin/audit?limit=1").await.json()["total"].as_u64().unwrap();
         let (method, path) = route.split_once(' ').unwrap();

@@ -100,6 +100,18 @@ async fn an_emergency_is_ended_when_its_channel_is_deleted_also_after_a_failure(
 }
 
 #[actix_web::test]
+async fn an_emergency_that_is_under_way_while_its_channel_is_deleted_is_ended() {
+    let mut base = base().await;
+    let id = add_pushover(&mut base).await;
+    base.receiver.holds.send_replace(true);
+    drop(base.raid().await);
+    assert_eq!(base.receiver.next().await.json()["priority"], 2);
+    assert_eq!(base.alice.delete(&format!("/channels/{id}")).await.status, 200);
+    base.receiver.holds.send_replace(false);
+    assert!(is_cancellation(&base.receiver.next().await));
+}
+
+#[actix_web::test]
 async fn an_emergency_is_ended_when_its_user_is_erased() {
     let mut base = base().await;
     add_pushover(&mut base).await;

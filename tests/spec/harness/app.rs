@@ -4,10 +4,11 @@ use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use actix_web::rt;
 use companion::{clock::Clock, server::Server, simulator::game_server::DEMO_TOKEN};
+use diesel::{Connection as _, SqliteConnection, connection::SimpleConnection as _};
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{binary, browser::Browser, canary, helper::HelperDevice, provider::Provider};
+use super::{binary, browser::Browser, canary, database::create_sqlite, helper::HelperDevice, provider::Provider};
 
 /// The public URLs: as behind a reverse proxy, none is where the service listens.
 pub const BASE: &str = "http://api.companion.test";
@@ -52,8 +53,9 @@ impl TestApp {
     /// With further flags.
     pub async fn start_with(flags: &[&str]) -> Self {
         let directory = Arc::new(TempDir::new().unwrap());
-        let url = format!("sqlite:{}", directory.path().join("test.db").display());
-        Self::start_in(directory, url, flags).await
+        let path = directory.path().join("test.db");
+        create_sqlite(&path);
+        Self::start_in(directory, format!("sqlite:{}", path.display()), flags).await
     }
 
     /// Where simulated game servers, which are on loopback, may be paired.
@@ -124,9 +126,10 @@ impl TestApp {
         Self::run(directory, flags, clock, provider)
     }
 
-    /// A browser without cookies that talks to the relay's listener.
+    /// A browser without cookies that talks to the relay's listener, which closes an idle connection after seconds: each
+    /// question has its own.
     pub fn relay_browser(&self) -> Browser {
-        Browser::new(self.http.clone(), self.relay)
+        Browser::new(binary::http(), self.relay)
     }
 
     /// Stops the service.
@@ -142,6 +145,14 @@ impl TestApp {
         let answer = helper.activate(&code).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         helper
+    }
+
+    /// Locks the database, on SQLite, against every writer, until dropped.
+    pub fn freeze(&self) -> SqliteConnection {
+        let path = self.directory().join("test.db");
+        let mut lock = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+        lock.batch_execute("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE").unwrap();
+        lock
     }
 
     /// The data directory.

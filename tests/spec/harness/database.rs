@@ -1,8 +1,15 @@
-//! An empty PostgreSQL database, dropped after the test.
+//! Databases of tests. One on PostgreSQL is dropped after the test.
 
-use std::env;
+#[path = "../../../src/db/testing/migrated.rs"]
+#[allow(dead_code, reason = "some tests need no SQLite file")]
+mod migrated;
 
-use companion::db::engine::lock_holder::SERVING_LOCK;
+use std::{env, path::Path};
+
+use companion::{
+    config::Database,
+    db::engine::{lock_holder::SERVING_LOCK, schema_steps},
+};
 use diesel::{Connection as _, PgConnection, RunQueryDsl as _, connection::SimpleConnection as _};
 
 #[derive(diesel::QueryableByName)]
@@ -17,15 +24,31 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// `None`, and a line on stderr, if TEST_POSTGRES_URL is not set.
+    /// An empty one. `None`, and a line on stderr, if TEST_POSTGRES_URL is not set.
     pub fn create() -> Option<Self> {
+        let postgres = Self::named()?;
+        let mut connection = PgConnection::establish(&postgres.server).expect("TEST_POSTGRES_URL answers");
+        let create = format!("CREATE DATABASE {}", postgres.name);
+        connection.batch_execute(&create).expect("its role may make databases");
+        Some(postgres)
+    }
+
+    /// One with the newest schema.
+    #[allow(dead_code, reason = "for tests on each engine")]
+    pub fn create_migrated() -> Option<Self> {
+        let postgres = Self::named()?;
+        migrated::create_on_postgres(&postgres.server, &postgres.name, || {
+            migrate(&Database::Postgres(postgres.url().into()));
+        });
+        Some(postgres)
+    }
+
+    fn named() -> Option<Self> {
         let Ok(server) = env::var("TEST_POSTGRES_URL") else {
             eprintln!("SKIPPED on PostgreSQL: TEST_POSTGRES_URL is not set");
             return None;
         };
         let name = format!("companion_spec_{}", uuid::Uuid::now_v7().simple());
-        let mut connection = PgConnection::establish(&server).expect("TEST_POSTGRES_URL answers");
-        connection.batch_execute(&format!("CREATE DATABASE {name}")).expect("its role may make databases");
         Some(Self { server, name })
     }
 
@@ -75,4 +98,14 @@ impl Drop for Postgres {
             let _ = connection.batch_execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
         }
     }
+}
+
+/// Makes a SQLite file with the newest schema.
+#[allow(dead_code, reason = "for tests of the whole service")]
+pub fn create_sqlite(path: &Path) {
+    migrated::create_on_sqlite(path, |path| migrate(&Database::Sqlite(path.to_owned())));
+}
+
+fn migrate(database: &Database) {
+    schema_steps::migrate(database).expect("it is new");
 }

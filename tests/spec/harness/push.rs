@@ -103,7 +103,11 @@ impl PushTest {
     }
 
     async fn start_with(flags: &[&str]) -> Self {
-        let phones = vec![PHONE, NEW_PHONE, BOBS_PHONE];
+        Self::start_for(vec![PHONE, NEW_PHONE, BOBS_PHONE], flags).await
+    }
+
+    /// The push service knows these phones, each by its Android id and security token.
+    pub async fn start_for(phones: Vec<(u64, u64)>, flags: &[&str]) -> Self {
         let push = PushService::start((Ipv4Addr::LOCALHOST, 0).into(), phones, Clock::system()).await.unwrap();
         let trusted = push.ca_pem().to_owned();
         Self::start_trusting(push, &trusted, flags).await

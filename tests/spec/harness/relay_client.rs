@@ -79,6 +79,8 @@ pub struct RelayClient {
     pub frames: usize,
     /// Messages other than snapshots and patches, in order, until they are expected.
     pub waiting: VecDeque<Value>,
+    /// All frames so far, if they are to be kept.
+    pub kept: Option<String>,
 }
 
 /// End of a socket: its close code, 1006 when there was none.
@@ -118,6 +120,7 @@ pub async fn open(relay: SocketAddr, request: Request) -> Result<(RelayClient, R
                 arrivals: VecDeque::new(),
                 frames: 0,
                 waiting: VecDeque::new(),
+                kept: None,
             },
             response,
         )),
@@ -205,6 +208,9 @@ impl RelayClient {
                 Some(Ok(Message::Text(text))) => {
                     let message: Value = serde_json::from_str(&text).expect("JSON");
                     self.count(Instant::now());
+                    if let Some(kept) = &mut self.kept {
+                        kept.push_str(&text);
+                    }
                     if let Err(fault) = SERVER_MESSAGES.validate(&message) {
                         panic!("not in the schema: {fault}: {message}");
                     }

@@ -7,7 +7,7 @@ use super::source::{Library, SourceFile};
 /// A folder, its rooms and the modules in its hall, the lowest first: each may import those before it. The folder's own
 /// file is `""`, and `*` are all that are not named.
 const FOLDERS: [(&str, &[&str]); 3] = [
-    ("relay", &["shared", "wire", "state", "market", "alarms", "game", "client", "hub", "listener", ""]),
+    ("relay", &["shared", "wire", "state", "market", "alarms", "game", "remote", "client", "hub", "listener", ""]),
     (
         "api",
         &[

@@ -26,10 +26,10 @@ fn has_failed(shown: &Value) -> bool {
 async fn a_neighbour_that_does_not_answer_is_named() {
     let test = RegistrationTest::start().await;
     let mut alice = test.app.signed_in(ALICE).await;
-    type Change = fn(&mut RegistrationFaults);
-    let silent: Change = |faults| faults.unavailable = u32::MAX;
+    type SetFault = fn(&mut RegistrationFaults);
+    let silent: SetFault = |faults| faults.unavailable = u32::MAX;
     // Steps before it succeed, and are not repeated.
-    let rows: [(Change, &str, &str); 3] = [
+    let rows: [(SetFault, &str, &str); 3] = [
         (|faults| faults.check_in_without_ids = true, "google_check_in", "google_unavailable"),
         (|faults| faults.expo_refused = Some("API_ERROR".into()), "expo_token", "expo_unavailable"),
         (|faults| faults.game_status = Some(403), "game_registration", "game_unavailable"),

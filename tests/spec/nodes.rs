@@ -1,0 +1,162 @@
+//! Two nodes on one PostgreSQL and one NATS: a game server has one link, which sockets of both nodes watch and which passes on
+//! when its node ends, and a sign-out ends sockets wherever they are. They run where TEST_POSTGRES_URL and TEST_NATS_SERVER are
+//! set.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use companion::config::fresh_secrets;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use crate::harness::{
+    app::{LINKS, TestApp},
+    browser::Browser,
+    database::Postgres,
+    game::{self, ALICE, pair},
+    relay_client::RelayClient,
+};
+
+/// Longest wait for something that takes a lease or two.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server of NATS, killed with this value.
+struct NatsServer {
+    port: String,
+    process: Child,
+    _directory: TempDir,
+}
+
+impl NatsServer {
+    /// `None`, and a line on stderr, if TEST_NATS_SERVER is not set.
+    async fn start() -> Option<Self> {
+        let Some(program) = env::var_os("TEST_NATS_SERVER").map(PathBuf::from) else {
+            eprintln!("SKIPPED on NATS: TEST_NATS_SERVER is not set");
+            return None;
+        };
+        let directory = TempDir::new().unwrap();
+        let mut command = Command::new(program);
+        command.args(["-a", "127.0.0.1", "-p", "-1", "-js", "-sd"]).arg(directory.path());
+        command.arg("--ports_file_dir").arg(directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().expect("the program runs");
+        let port = until(async || {
+            let files = fs::read_dir(directory.path()).ok()?.filter_map(|file| Some(file.ok()?.path()));
+            let file = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "ports"))?;
+            let ports: serde_json::Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+            Some(ports["nats"][0].as_str()?.rsplit(':').next()?.to_owned())
+        });
+        Some(Self { port: port.await, process, _directory: directory })
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Asks until there is an answer.
+async fn until<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE, "it does not come");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Two nodes, and what they share.
+struct Nodes {
+    apps: Vec<TestApp>,
+    _nats: NatsServer,
+    _postgres: Postgres,
+}
+
+impl Nodes {
+    async fn start() -> Option<Self> {
+        let (postgres, nats) = (Postgres::create_migrated()?, NatsServer::start().await?);
+        let mut flags = vec![
+            format!("--nats-url=nats://127.0.0.1:{}", nats.port),
+            "--allow-private-game-servers=true".to_owned(),
+            LINKS.to_owned(),
+            "--images-s3-bucket=images".to_owned(),
+            "--images-s3-access-key-id=Hunter2NodesId".to_owned(),
+            "--images-s3-secret-access-key=Hunter2NodesKey".to_owned(),
+        ];
+        for (variable, secret) in fresh_secrets() {
+            flags.push(format!("--{}={secret}", variable.to_ascii_lowercase().replace('_', "-")));
+        }
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let mut apps = Vec::new();
+        for _ in 0..2 {
+            apps.push(TestApp::start_on(postgres.url(), &flags).await);
+        }
+        Some(Self { apps, _nats: nats, _postgres: postgres })
+    }
+
+    /// This user's browser at each node.
+    fn browsers(&self, browser: &Browser) -> Vec<Browser> {
+        self.apps.iter().map(|app| app.again(browser)).collect()
+    }
+}
+
+async fn is_connected(browser: &mut Browser, server: &str) -> bool {
+    let answer = browser.get(&format!("/paired-servers/{server}")).await;
+    answer.status == 200 && answer.json()["connection"]["state"] == "connected"
+}
+
+/// The node that has the link of this server.
+async fn node_of(browsers: &mut [Browser], server: &str) -> usize {
+    until(async || {
+        for (node, browser) in browsers.iter_mut().enumerate() {
+            if is_connected(browser, server).await {
+                return Some(node);
+            }
+        }
+        None
+    })
+    .await
+}
+
+#[actix_web::test]
+async fn a_game_server_has_one_link_which_passes_on_when_its_node_ends() {
+    let Some(mut nodes) = Nodes::start().await else { return };
+    let game = game::still(&nodes.apps[0]).await;
+    let mut alice = nodes.apps[0].signed_in(ALICE).await;
+    let server = pair(&mut alice, &game).await;
+    let mut browsers = nodes.browsers(&alice);
+    let node = node_of(&mut browsers, &server).await;
+    assert_eq!(game.connections(), 1);
+    let other = 1 - node;
+    let _watching = RelayClient::watching(&nodes.apps[node], &mut browsers[node], &server).await;
+    let mut elsewhere = RelayClient::watching(&nodes.apps[other], &mut browsers[other], &server).await;
+    elsewhere.until(&server, game::is_connected).await;
+
+    nodes.apps.remove(node).stop().await;
+    let browser = &mut browsers[other];
+    until(async || is_connected(browser, &server).await.then_some(())).await;
+    assert_eq!(game.connections(), 1);
+    elsewhere.until(&server, game::is_connected).await;
+    nodes.apps.remove(0).stop().await;
+}
+
+#[actix_web::test]
+async fn a_sign_out_at_one_node_ends_the_sockets_at_the_other() {
+    let Some(mut nodes) = Nodes::start().await else { return };
+    let alice = nodes.apps[0].signed_in(ALICE).await;
+    let mut browsers = nodes.browsers(&alice);
+    let mut socket = RelayClient::connect(&nodes.apps[1], &mut browsers[1]).await;
+    let answer = browsers[0].post("/auth/signout", None).await;
+    assert!(matches!(answer.status, 200 | 204), "{}", answer.text());
+    assert_eq!(socket.expect_close().await, 4501);
+    for app in nodes.apps.drain(..) {
+        app.stop().await;
+    }
+}
