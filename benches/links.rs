@@ -1,13 +1,24 @@
-//! Links without a watcher: what one costs, how long it takes until all are up, and how long an alarm takes
+//! Users without a client: what each costs, how long it takes until all are up, and how long an alarm takes
 //! meanwhile.
 //!
+//! Above 500 lines: the service and the game servers beside it, which agree on players, teams and addresses.
+//!
 //! ```text
-//! cargo bench --bench links -- [LINKS [MARKERS]]    200 links to game servers with 50 markers unless said
+//! cargo bench --bench links -- [LINKS [MARKERS [TEAM]]]    200 users, game servers with 50 markers, teams of 1
 //! ```
+//!
+//! LINKS users have a paired server each. With TEAM, that many of them are a team: they have paired the same game
+//! server, and one link reads for all of them. `-- 10000 50 1` and `-- 10000 50 5` compare 10 000 single users with
+//! 2 000 teams of 5.
+//!
+//! Prints how long it takes until all are up, and until mates share links; how many links are open, on average and at
+//! the most; requests, CPU and memory, each divided by the users; and how old alarms are at their clients before,
+//! meanwhile and after. Asserts nothing about the figures. Single users are measured for a minute, teams for five:
+//! in that time each link that rests is made once.
 //!
 //! The service runs in this process, the game servers in a second one, with the clients of a few further links, whose
 //! alarms are timed from the game server to the client. Each game server has an address of its own in 127.0.0.0/8; so
-//! `ulimit -n` must exceed the number of links in each process. Prints figures, asserts nothing about them.
+//! `ulimit -n` must exceed the number of links in each process: that of users, who connect before they share.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
@@ -16,6 +27,8 @@ use std::{
     collections::HashMap,
     env, fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
+    ops::Range,
     path::Path,
     rc::Rc,
     sync::mpsc,
@@ -48,11 +61,12 @@ use companion::{
     net::descriptors,
     relay::{
         client::server_lookup::FindServer,
-        hub::{CountLinks, Hub},
+        hub::{CountLinks, Hub, LinkCounts},
     },
     server::Server,
 };
 use futures_util::{SinkExt as _, StreamExt as _, stream};
+use image::{ExtendedColorType, codecs::jpeg::JpegEncoder};
 use prost::Message as _;
 use tempfile::TempDir;
 use tokio::{io::AsyncBufReadExt as _, net::TcpStream};
@@ -72,35 +86,64 @@ const ALARMS: usize = 30;
 const SAMPLE: usize = 200;
 /// Time for which links are left alone while their costs are counted.
 const MINUTE: Duration = Duration::from_secs(60);
+/// SteamID64 of the first player.
 const PLAYER: u64 = 76_561_197_960_265_728;
+/// A team has at least this many members; those beyond its users do not use the service.
+const MEMBERS: usize = 4;
+/// The token of every player.
+const TOKEN: i32 = 1;
+/// Edge length in pixels of the picture of the map: small, for what is kept of it is not the link's.
+const PICTURE: u32 = 400;
+/// Bits of the address of the first game server.
+const FIRST_ADDRESS: u32 = 0x7f01_0000;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["game-servers", markers] => game_servers(markers.parse()?),
+        ["game-servers", markers, team] => game_servers(markers.parse()?, team.parse()?),
         _ if !env::args().any(|argument| argument == "--bench") => Ok(()), // run as a test: nothing to measure
-        [] => links(200, 50),
-        [count] => links(count.parse()?, 50),
-        [count, markers] => links(count.parse()?, markers.parse()?),
+        [] => links(200, 50, 1),
+        [count] => links(count.parse()?, 50, 1),
+        [count, markers] => links(count.parse()?, markers.parse()?, 1),
+        [count, markers, team] => links(count.parse()?, markers.parse()?, team.parse::<NonZeroUsize>()?.get()),
         _ => Err("see the head of benches/links.rs".into()),
     }
 }
 
 /// The address of a game server.
 fn address(n: usize) -> Ipv4Addr {
-    Ipv4Addr::from_bits(0x7f01_0000 + n as u32)
+    Ipv4Addr::from_bits(FIRST_ADDRESS + n as u32)
+}
+
+/// The game server that a user has paired. Those with a client share none.
+fn game_of(user: usize, team: usize) -> usize {
+    if user < WATCHED { user } else { WATCHED + (user - WATCHED) / team }
+}
+
+/// The users who have paired a game server.
+fn users_of(game: usize, team: usize) -> Range<usize> {
+    if game < WATCHED {
+        return game..game + 1;
+    }
+    let first = WATCHED + (game - WATCHED) * team;
+    first..first + team
+}
+
+fn player(user: usize) -> u64 {
+    PLAYER + user as u64
 }
 
 fn server_id(n: usize) -> ServerId {
     ServerId::from(format!("01929f3a-7b1c-7def-8123-{n:012x}"))
 }
 
-fn links(count: usize, markers: usize) -> Result<()> {
+fn links(count: usize, markers: usize, team: usize) -> Result<()> {
     let directory = TempDir::with_prefix("companion-bench-")?;
-    let mut games = Beside::start(&["game-servers", &markers.to_string()])?;
-    let service = Service::start(directory.path(), count, games.line()?.parse()?)?;
-    println!("{count} links that no one watches, {markers} markers each; {WATCHED} links with a client");
+    let mut games = Beside::start(&["game-servers", &markers.to_string(), &team.to_string()])?;
+    let service = Service::start(directory.path(), (count, team), games.line()?.parse()?)?;
+    let teams = count.div_ceil(team);
+    println!("{count} users without a client in {teams} teams, {markers} markers each; {WATCHED} users with a client");
     let clients: Vec<String> =
         service.tokens.iter().enumerate().map(|(n, token)| format!("{token} {}", server_id(n).as_str())).collect();
     let list = directory.path().join("clients");
@@ -110,7 +153,7 @@ fn links(count: usize, markers: usize) -> Result<()> {
     // Every device is asked once, within the game server's limits.
     thread::sleep(Duration::from_secs(15));
     println!("  alarm to client, alone     {}", games.ask("alarms 50")?);
-    games.ask("requests")?;
+    games.ask("requests 1")?;
     let alone = Processor::over(MINUTE / 3)?;
     let before = resident()?;
 
@@ -121,19 +164,32 @@ fn links(count: usize, markers: usize) -> Result<()> {
     service.wait_until_up(WATCHED + count)?;
     println!("  all are up after           {:>9.1} s", start.elapsed().as_secs_f64());
     println!("  alarm to client, meanwhile {}", games.line()?);
+    if team > 1 {
+        service.wait_until_shared(count - teams)?;
+        println!("  mates share links after    {:>9.1} s", start.elapsed().as_secs_f64());
+    }
     // The first questions are behind all of them.
     thread::sleep(Duration::from_secs(15));
-    games.ask("requests")?;
-    let with = Processor::over(MINUTE)?;
-    println!("  requests a link and minute {}", games.ask("requests")?);
-    let each = |with: f64, alone: f64| (with - 3.0 * alone) * 1e3 / count as f64;
+    games.ask("requests 1")?;
+    let minutes = if team == 1 { 1 } else { 5 };
+    let (began, mut open) = (Processor::so_far()?, Vec::new());
+    for _ in 0..6 * minutes {
+        thread::sleep(MINUTE / 6);
+        open.push(service.counts()?.slots.open.saturating_sub(WATCHED));
+    }
+    let with = Processor::since(began)?;
+    let mean = open.iter().sum::<usize>() as f64 / open.len() as f64;
+    println!("  links open                 {mean:>9.1} (at most {})", open.iter().max().unwrap_or(&0));
+    let requests = games.ask(&format!("requests {}", (WATCHED + count) * minutes))?;
+    println!("  requests a user and minute {requests}");
+    let each = |with: f64, alone: f64| (with / minutes as f64 - 3.0 * alone) * 1e3 / count as f64;
     println!(
-        "  CPU per link and minute    {:>9.2} ms ({:.2} user, {:.2} system)",
+        "  CPU per user and minute    {:>9.2} ms ({:.2} user, {:.2} system)",
         each(with.total(), alone.total()),
         each(with.user, alone.user),
         each(with.system, alone.system)
     );
-    println!("  resident per link          {:>9.2} KiB", (resident()? - before) / count as f64);
+    println!("  resident per user          {:>9.2} KiB", (resident()? - before) / count as f64);
     println!("  alarm to client, while all {}", games.ask("alarms 100")?);
     Ok(())
 }
@@ -148,12 +204,12 @@ struct Service {
 }
 
 impl Service {
-    fn start(directory: &Path, count: usize, port: u16) -> Result<Self> {
+    fn start(directory: &Path, (count, team): (usize, usize), port: u16) -> Result<Self> {
         let (ready, started) = mpsc::channel();
         let directory = directory.to_owned();
         thread::spawn(move || {
             actix::System::new().block_on(async move {
-                match Self::build(&directory, WATCHED + count, port).await {
+                match Self::build(&directory, (WATCHED + count, team), port).await {
                     Ok((service, server)) => {
                         ready.send(Ok(service)).expect("the bench waits");
                         server.run_until_stopped(std::future::pending()).await.expect("the service runs");
@@ -165,7 +221,7 @@ impl Service {
         started.recv()?
     }
 
-    async fn build(directory: &Path, count: usize, port: u16) -> Result<(Self, Server)> {
+    async fn build(directory: &Path, (count, team): (usize, usize), port: u16) -> Result<(Self, Server)> {
         let mut settings = default_settings();
         settings.database.data_dir = directory.to_owned();
         settings.listen.api_listen = "127.0.0.1:0".to_owned();
@@ -175,23 +231,23 @@ impl Service {
         let server = Server::build(config, Clock::system())?;
         let context = server.context();
         let (now, vault) = (context.clock.now(), context.keys.vault.clone());
-        let user = |n: usize| UserId::from(format!("user-{}", n.min(WATCHED)));
+        let user = |n: usize| UserId::from(format!("user-{n}"));
         let write = context.pool.write(move |db| -> std::result::Result<_, DbError> {
-            for n in 0..=WATCHED {
-                let profile = StoredProfile { display_name: format!("Player {n}"), avatar_url: None };
-                users::sign_in(db, &user(n), &PlatformId::from((PLAYER + n as u64).to_string()), Some(&profile), now)?;
-                sessions::insert(db, &SessionId::from(user(n).as_str()), &user(n), now)?;
-            }
             for n in 0..count {
-                let id = server_id(n);
+                let profile = StoredProfile { display_name: format!("Player {n}"), avatar_url: None };
+                users::sign_in(db, &user(n), &PlatformId::from(player(n).to_string()), Some(&profile), now)?;
+                if n < WATCHED {
+                    sessions::insert(db, &SessionId::from(user(n).as_str()), &user(n), now)?;
+                }
+                let (id, game) = (server_id(n), address(game_of(n, team)).to_string());
                 let pairing = StoredPairing {
                     owner: user(n),
                     game_server_id: None,
                     name: format!("Server {n}"),
-                    address: address(n).to_string(),
+                    player_token_sealed: vault.seal_player_token(&id, &game, port, TOKEN),
+                    address: game,
                     port,
-                    player_id: (PLAYER + n as u64).to_string(),
-                    player_token_sealed: vault.seal_player_token(&id, &address(n).to_string(), port, 1),
+                    player_id: player(n).to_string(),
                     key_version: 1,
                 };
                 paired_servers::put(db, &id, &pairing, now)?;
@@ -223,9 +279,21 @@ impl Service {
         })
     }
 
+    fn counts(&self) -> Result<LinkCounts> {
+        Ok(self.runtime.block_on(self.hub.send(CountLinks))?)
+    }
+
+    /// Waits until all but a tenth of these read over a mate's link: now and then each makes its own for some seconds.
+    fn wait_until_shared(&self, servers: usize) -> Result<()> {
+        while self.counts()?.shared * 10 < servers * 9 {
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
     fn wait_until_up(&self, links: usize) -> Result<()> {
         loop {
-            let counts = self.runtime.block_on(self.hub.send(CountLinks))?;
+            let counts = self.counts()?;
             if counts.by_state.iter().any(|(state, count)| *state == "connected" && *count == links) {
                 return Ok(());
             }
@@ -235,13 +303,13 @@ impl Service {
 }
 
 /// The process with the game servers: says its port, then answers each command with a line.
-fn game_servers(markers: usize) -> Result<()> {
+fn game_servers(markers: usize, team: usize) -> Result<()> {
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let listener = process::listener(Ipv4Addr::UNSPECIFIED)?;
         println!("{}", listener.local_addr()?.port());
-        let games = Rc::new(Games { answers: Answers::new(markers), ..Games::default() });
+        let games = Rc::new(Games { answers: Answers::new(markers), team, ..Games::default() });
         let accepting = games.clone();
         tokio::task::spawn_local(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -264,7 +332,7 @@ fn game_servers(markers: usize) -> Result<()> {
                     println!("all watch");
                 }
                 ["alarms", every] => println!("{}", games.alarms(Duration::from_millis(every.parse()?)).await),
-                ["requests"] => println!("{}", games.requests()),
+                ["requests", parts] => println!("{}", games.requests(parts.parse()?)),
                 _ => return Err("no such command".into()),
             }
         }
@@ -278,7 +346,6 @@ struct Answers {
     info: Vec<u8>,
     time: Vec<u8>,
     map: Vec<u8>,
-    team: Vec<u8>,
     chat: Vec<u8>,
     clan: Vec<u8>,
     device: Vec<u8>,
@@ -288,7 +355,6 @@ struct Answers {
 
 impl Answers {
     fn new(markers: usize) -> Self {
-        let encode = |response: AppResponse| response.encode_to_vec().split_off(2);
         let empty = AppResponse::default;
         let info = AppInfo {
             name: "Bench".to_owned(),
@@ -308,23 +374,13 @@ impl Answers {
             y: n as f32 * 70.0,
         };
         let map = AppMap {
-            width: 2_000,
-            height: 2_000,
-            jpg_image: vec![0; 200_000].into(), // no picture: what is kept of it is not the link's
-            ocean_margin: 500,
+            width: PICTURE,
+            height: PICTURE,
+            jpg_image: picture().into(),
+            ocean_margin: 100,
             monuments: (0..40).map(monument).collect(),
             ..Default::default()
         };
-        let member = |n: u64| app_team_info::Member {
-            steam_id: PLAYER + n,
-            name: format!("Member {n}"),
-            x: 1_000.0,
-            y: 1_000.0,
-            spawn_time: 1_790_000_000,
-            is_alive: true,
-            ..Default::default()
-        };
-        let team = AppTeamInfo { leader_steam_id: PLAYER, members: (0..4).map(member).collect(), ..Default::default() };
         let payload = AppEntityPayload { value: Some(false), ..Default::default() };
         let device = AppEntityInfo { r#type: AppEntityType::Alarm as i32, payload };
         let all = |moved: usize| AppMapMarkers { markers: (0..markers).map(|id| marker(id, moved)).collect() };
@@ -332,13 +388,45 @@ impl Answers {
             info: encode(AppResponse { info: Some(info), ..empty() }),
             time: encode(AppResponse { time: Some(time), ..empty() }),
             map: encode(AppResponse { map: Some(map), ..empty() }),
-            team: encode(AppResponse { team_info: Some(team), ..empty() }),
             chat: encode(AppResponse { team_chat: Some(AppTeamChat::default()), ..empty() }),
             clan: encode(AppResponse { error: Some(AppError { error: "no_clan".to_owned() }), ..empty() }),
             device: encode(AppResponse { entity_info: Some(device), ..empty() }),
             markers: (0..16).map(|moved| encode(AppResponse { map_markers: Some(all(moved)), ..empty() })).collect(),
         }
     }
+}
+
+/// A picture of the map, of one colour. A map without one would be asked for again at each link.
+fn picture() -> Vec<u8> {
+    let mut jpeg = Vec::new();
+    let pixels = vec![64; (PICTURE * PICTURE * 3) as usize];
+    let encoded = JpegEncoder::new(&mut jpeg).encode(&pixels, PICTURE, PICTURE, ExtendedColorType::Rgb8);
+    encoded.expect("a picture");
+    jpeg
+}
+
+/// A response without the number of its request.
+fn encode(response: AppResponse) -> Vec<u8> {
+    response.encode_to_vec().split_off(2)
+}
+
+/// The answer about the team of these users, whose members are all online.
+fn team_of(users: Range<usize>) -> Vec<u8> {
+    let strangers = 1_000_000..1_000_000 + MEMBERS.saturating_sub(users.len());
+    let member = |n: usize| app_team_info::Member {
+        steam_id: player(n),
+        name: format!("Member {n}"),
+        x: 1_000.0,
+        y: 1_000.0,
+        is_online: true,
+        spawn_time: 1_790_000_000,
+        is_alive: true,
+        ..Default::default()
+    };
+    let leader_steam_id = player(users.start);
+    let members = users.chain(strangers).map(member).collect();
+    let team = AppTeamInfo { leader_steam_id, members, ..Default::default() };
+    encode(AppResponse { team_info: Some(team), ..Default::default() })
 }
 
 /// A helicopter; of the others, every second one is a shop.
@@ -374,9 +462,10 @@ fn marker(id: usize, moved: usize) -> AppMarker {
 #[derive(Default)]
 struct Games {
     answers: Answers,
+    /// Users in each team.
+    team: usize,
     /// By what was asked, since the last report.
     asked: RefCell<HashMap<&'static str, usize>>,
-    links: Cell<usize>,
     /// The links that have clients, to send them broadcasts.
     watched: RefCell<HashMap<IpAddr, tokio::sync::mpsc::Sender<Vec<u8>>>>,
     /// Alarms so far.
@@ -396,12 +485,19 @@ impl Games {
         if own < address(WATCHED) {
             self.watched.borrow_mut().insert(own.into(), broadcasts);
         }
-        self.links.update(|links| links + 1);
+        let users = users_of((own.to_bits() - FIRST_ADDRESS) as usize, self.team);
+        let (players, team) = (player(users.start)..player(users.end), team_of(users));
         let mut moved = usize::from(own.octets()[3]);
         loop {
             let answer = tokio::select! {
                 message = socket.next() => match message.ok_or("it has ended")?? {
-                    Message::Binary(request) => self.answer(&AppRequest::decode(request)?, &mut moved),
+                    Message::Binary(request) => {
+                        let request = AppRequest::decode(request)?;
+                        if !players.contains(&request.player_id) || request.player_token != TOKEN {
+                            return Err("no player of this game server".into());
+                        }
+                        self.answer(&request, &team, &mut moved)
+                    }
                     _ => continue,
                 },
                 Some(broadcast) = broadcast.recv() => broadcast,
@@ -410,13 +506,13 @@ impl Games {
         }
     }
 
-    fn answer(&self, request: &AppRequest, moved: &mut usize) -> Vec<u8> {
+    fn answer(&self, request: &AppRequest, team: &[u8], moved: &mut usize) -> Vec<u8> {
         let answers = &self.answers;
-        let (what, answer) = if request.get_map_markers.is_some() {
+        let (what, answer): (_, &[u8]) = if request.get_map_markers.is_some() {
             *moved += 1;
             ("markers", &answers.markers[*moved % answers.markers.len()])
         } else if request.get_team_info.is_some() {
-            ("team", &answers.team)
+            ("team", team)
         } else if request.get_time.is_some() {
             ("time", &answers.time)
         } else if request.get_info.is_some() {
@@ -435,15 +531,14 @@ impl Games {
         prost::encoding::encode_varint(request.seq.into(), &mut seq);
         let mut message = vec![0x0a];
         prost::encoding::encode_varint((seq.len() + answer.len()) as u64, &mut message);
-        [message, seq, answer.clone()].concat()
+        [&message[..], &seq, answer].concat()
     }
 
-    /// Requests since the last time, per link.
-    fn requests(&self) -> String {
+    /// Requests since the last time, divided by this.
+    fn requests(&self, parts: usize) -> String {
         let mut asked: Vec<_> = self.asked.take().into_iter().collect();
         asked.sort_unstable();
-        let links = self.links.get() as f64;
-        asked.iter().map(|(what, count)| format!("{what} {:.2}  ", *count as f64 / links)).collect()
+        asked.iter().map(|(what, count)| format!("{what} {:.2}  ", *count as f64 / parts as f64)).collect()
     }
 
     /// A client that notes when alarms arrive.

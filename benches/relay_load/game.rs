@@ -1,4 +1,4 @@
-//! A game server whose world is still but for its ordered broadcasts. It has a thread of this process.
+//! Game servers whose worlds are still but for their ordered broadcasts, on a thread of this process.
 
 use std::{
     cell::RefCell,
@@ -16,7 +16,7 @@ use companion::game::wire::{
     AppMapMarkers, AppMarker, AppMarkerType, AppMessage, AppRequest, AppResponse, AppTeamChanged, AppTeamChat,
     AppTeamInfo, AppTime, app_team_info::Member,
 };
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{SinkExt as _, StreamExt as _, future::join_all};
 use prost::Message as _;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -38,24 +38,37 @@ pub struct Game {
 
 impl Game {
     pub fn start(markers: u64) -> Result<Self> {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let (broadcasts, waiting) = mpsc::unbounded_channel();
-        let (is_known, asked) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let name = RefCell::new("Nobody".to_owned());
-        let world = World { markers, name, is_known: is_known.clone(), asked: asked.clone() };
+        Ok(Self::start_several(1, markers)?.remove(0))
+    }
+
+    /// This many, all on one thread.
+    pub fn start_several(count: usize, markers: u64) -> Result<Vec<Self>> {
+        let (mut games, mut worlds) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            let (broadcasts, waiting) = mpsc::unbounded_channel();
+            let (is_known, asked) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+            let name = RefCell::new("Nobody".to_owned());
+            let world = World { markers, name, is_known: is_known.clone(), asked: asked.clone() };
+            worlds.push((listener, world, waiting));
+            games.push(Self { address, broadcasts, is_known, asked });
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::spawn(move || {
-            let run = async {
-                let listener = TcpListener::from_std(listener)?;
-                world.serve(&listener, waiting).await
+            let serve = |(listener, world, waiting): (std::net::TcpListener, World, Waiting)| async move {
+                let served = async {
+                    let listener = TcpListener::from_std(listener)?;
+                    world.serve(&listener, waiting).await
+                };
+                if let Err(error) = served.await {
+                    eprintln!("the game server has ended: {error}");
+                }
             };
-            if let Err(error) = runtime.block_on(run) {
-                eprintln!("the game server has ended: {error}");
-            }
+            runtime.block_on(join_all(worlds.into_iter().map(serve)));
         });
-        Ok(Self { address, broadcasts, is_known, asked })
+        Ok(games)
     }
 
     /// True if the service has asked for all that there is.
