@@ -95,6 +95,9 @@ pub fn put_log_into_file(connection: &mut SqliteConnection) -> Result<(), Engine
 
 /// Connects to PostgreSQL.
 pub fn open_postgres(url: &SecretString) -> Result<PgConnection, EngineError> {
+    // Before libpq does: else OpenSSL clears its memory when the process ends, though a thread of a pool may still connect.
+    #[cfg(feature = "postgres-tls")]
+    openssl_sys::init();
     let with_deadlines = with_deadlines(url);
     let mut connection = PgConnection::establish(with_deadlines.expose_secret())
         .map_err(|error| EngineError(redacted(&error.to_string(), &with_deadlines)))?;

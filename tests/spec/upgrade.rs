@@ -322,6 +322,17 @@ async fn the_schema_is_not_brought_up_to_date_beneath_a_service_that_runs() {
     }
 }
 
+#[test]
+fn commands_on_postgres_end_well_while_their_pools_connect() {
+    let Some(postgres) = Postgres::create() else { return };
+    let (directory, url) = (TempDir::new().unwrap(), postgres.url());
+    let run = |_| {
+        let output = companion(directory.path()).args(["migrate", "--database-url", &url]).output().unwrap();
+        assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    };
+    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| (0..25).for_each(run)))));
+}
+
 /// Goes over all earlier versions, four at a time: these tests are the last to end.
 fn for_each_earlier(upgrade: impl Fn(usize, SystemRunner) + Sync) {
     let (next, steps) = (AtomicUsize::new(1), schema_steps::known().unwrap().len());
