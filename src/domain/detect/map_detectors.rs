@@ -23,7 +23,7 @@ use crate::domain::{
     world_event::WorldEvent,
 };
 
-/// See the module. As they are handed over, they have no shops, which are many.
+/// See the module. As they are handed over, they have no shops, which are many, but say whether there are any.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MapDetectors {
     cargo: Cargo,
@@ -38,6 +38,8 @@ pub struct MapDetectors {
     /// The first shops that are shown only show how things are.
     #[serde(skip)]
     shops_unknown: bool,
+    /// There are shops, or they are not shown: a process that takes over must not take the first ones that it sees for new.
+    has_shops: bool,
     /// Taken from the latest answer, for events that come without one.
     map_size: u32,
     primed: bool,
@@ -63,6 +65,7 @@ impl Default for MapDetectors {
             explosions: Explosions::new(),
             shops: Shops::new(),
             shops_unknown: false,
+            has_shops: false,
             map_size: 0,
             primed: false,
             gap: LinkGap::default(),
@@ -75,7 +78,8 @@ impl Default for MapDetectors {
 impl MapDetectors {
     /// Goes on with what the detectors of another process followed, whose link was lost then.
     pub fn take_over(&mut self, other: Self, lost_at: Moment, now: Moment) {
-        let Self { cargo, heli, chinooks, oil_rigs, crates, vendor, explosions, map_size, primed, .. } = other;
+        let Self { cargo, heli, chinooks, oil_rigs, crates, vendor, explosions, has_shops, map_size, primed, .. } =
+            other;
         self.cargo.take_over(cargo, now);
         self.heli.take_over(heli, now);
         self.chinooks.take_over(chinooks, now);
@@ -83,7 +87,8 @@ impl MapDetectors {
         self.crates.take_over(crates, now);
         self.vendor.take_over(vendor, now);
         self.explosions.take_over(explosions, now);
-        (self.map_size, self.primed, self.shops_unknown) = (map_size, primed, true);
+        (self.map_size, self.primed) = (map_size, primed);
+        (self.shops_unknown, self.has_shops) = (has_shops, has_shops);
         self.link_lost(lost_at);
     }
 
@@ -132,6 +137,7 @@ impl MapDetectors {
         // The many come last, so that they crowd out nothing when the events of a call run out.
         self.shops.answer(markers.filter(|(_, marker)| marker.kind == MarkerKind::VendingMachine), &mut events);
         self.shops_unknown &= !self.shops.is_any_known();
+        self.has_shops = self.shops_unknown || self.shops.is_any_known() || self.reports.shops == Reported::No;
         events.finish()
     }
 
@@ -249,6 +255,23 @@ mod tests {
         assert_eq!(timeline.tick(5 + 3_000), ["ready", "egress"]);
         // Once they are known.
         assert_eq!(timeline.actions(3_006, &[ship, stone, (6, shop(30.0, 0.0, "Ore", &[(3, 1, 5, 3)]))]), ["opened"]);
+    }
+
+    #[test]
+    fn the_first_shop_of_a_fresh_wipe_is_news_also_after_the_server_has_passed_on() {
+        let mut timeline = Timeline::new(3000);
+        timeline.actions(0, &[(1, shop(10.0, 0.0, "Wood", &[(1, 10, 5, 3)]))]);
+        timeline.wiped();
+        assert_eq!(timeline.actions(5, &[]), [""; 0]);
+        timeline.hand_over(10, 13);
+        assert_eq!(timeline.actions(13, &[]), [""; 0]);
+        let stone = (2, shop(20.0, 0.0, "Stone", &[(2, 10, 5, 3)]));
+        assert_eq!(timeline.actions(900, std::slice::from_ref(&stone)), ["opened"]);
+        // Two nodes on, of which the first has had no answer.
+        timeline.hand_over(905, 908);
+        timeline.hand_over(910, 913);
+        assert_eq!(timeline.actions(913, &[]), [""; 0]);
+        assert_eq!(timeline.actions(920, std::slice::from_ref(&stone)), [""; 0], "it was there all the while");
     }
 
     #[test]
