@@ -6,12 +6,12 @@ use actix::prelude::*;
 use futures_util::{StreamExt as _, future::join_all, stream};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Drain, EndLinks, Hub, Reason, SocketOrder, StopConnection};
+use super::{Drain, EndLinks, Hub, Reason, SocketOrder, StopConnection, handing_over::SENT_WITHIN};
 
 /// Longest time between two closes: the clients come back one after the other, too, and not all at once.
 const APART: Duration = Duration::from_millis(10);
 
-/// Game connections that hand over their servers at a time: their messages have room.
+/// Game connections that hand over their servers at a time: more memories do not wait here for room among the messages.
 const HANDED_OVER_AT_ONCE: usize = 512;
 
 /// Time from now until each of these sockets is closed; `jitter` is random.
@@ -47,7 +47,8 @@ impl Handler<EndLinks> for Hub {
     fn handle(&mut self, _: EndLinks, _: &mut Self::Context) -> Self::Result {
         self.ending = true;
         if self.owned.is_some() {
-            let handed_over = self.connections.iter().map(|(server, known)| self.hand_over(server.clone(), known));
+            let by = Instant::now() + SENT_WITHIN;
+            let handed_over = self.connections.iter().map(|(server, known)| self.hand_over(server.clone(), known, by));
             let handed_over = stream::iter(handed_over.collect::<Vec<_>>()).buffer_unordered(HANDED_OVER_AT_ONCE);
             return Box::pin(handed_over.collect::<()>());
         }

@@ -7,7 +7,8 @@
 //!    and of incidents and events what the database does not have. Who watches looks for the server again.
 //! 2. This hub sends the memory to the process at which the part belongs next, in one message. The right to the part goes
 //!    only when all writes for it have ended; then the part is free, and a node takes it as ever, by the next number. No row
-//!    is given to a node that does not know of it, and no node waits for a message.
+//!    is given to a node that does not know of it, and no node waits for a message. Of many servers at once, the memories wait
+//!    for room among the messages, half of which is left to others. One that has found none by the end of a drain is lost.
 //! 3. The hub there keeps the memory until the server is here, and gives it to the new game connection, also if it comes
 //!    late, if the numbers follow: no other node had the server in between. The memory counts once the link is up, and is
 //!    dropped after that. For the live state it is as if the link had been lost at the old node and came up at the new one:
@@ -15,6 +16,8 @@
 //!
 //! A memory that is lost, too large or of another version leaves the new game connection with what is stored, as after a
 //! start. A node that has lost its lease hands nothing over: by then, others know more.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -29,9 +32,17 @@ use crate::{
     },
 };
 
+/// Time in which a memory has to find room. A drain gives links no more.
+pub(super) const SENT_WITHIN: Duration = Duration::from_secs(2);
+
 impl Hub {
-    /// Ends the game connection of a server, and sends its memory to the node that is to have the server next.
-    pub(super) fn hand_over(&self, server: ServerId, known: &LiveConnection) -> impl Future<Output = ()> + use<> {
+    /// Ends the game connection of a server, and sends its memory, by then, to the node that is to have the server next.
+    pub(super) fn hand_over(
+        &self,
+        server: ServerId,
+        known: &LiveConnection,
+        by: Instant,
+    ) -> impl Future<Output = ()> + use<> {
         let owned = self.owned.as_ref().zip(known.fence.as_ref());
         let next = owned.and_then(|(owned, right)| owned.next_process(&server, right));
         let way = self.remote.as_ref().map(|remote| (remote.outbox.clone(), remote.process.clone())).zip(next);
@@ -45,7 +56,7 @@ impl Hub {
                 return;
             };
             let message = RemoteMessage { server, from, content: RemoteContent::HandOver { part, number } };
-            message.write(&memory, id).into_iter().for_each(|part| outbox.send(&next, part));
+            outbox.send_with_room(&next, message.write(&memory, id), by).await;
         }
     }
 

@@ -9,7 +9,7 @@ use actix::prelude::*;
 use chrono::TimeDelta;
 use tokio::time::Instant;
 
-use super::{Hub, RetryLink, online, owned_servers::PlaceChanges, sharing_news};
+use super::{Hub, RetryLink, handing_over::SENT_WITHIN, online, owned_servers::PlaceChanges, sharing_news};
 use crate::{
     config::GameLinkPolicy,
     db::{
@@ -85,7 +85,7 @@ impl Hub {
         for server in lost {
             self.alarm_routes.remove(&server);
             if let Some(known) = self.connections.remove(&server) {
-                ctx.spawn(self.hand_over(server, &known).into_actor(self));
+                ctx.spawn(self.hand_over(server, &known, Instant::now() + SENT_WITHIN).into_actor(self));
             }
         }
         let Some(owned) = &self.owned else { return };

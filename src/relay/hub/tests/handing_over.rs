@@ -2,12 +2,15 @@
 
 use std::cell::Cell;
 
+use bytes::Bytes;
+
 use super::{
     lossy_nodes::store_push,
     nodes::{carry_unless, node, take},
     *,
 };
 use crate::{
+    cluster::node_mail::{MailRoute, Outbox},
     db::{incidents, smart_devices},
     domain::device::DeviceKind,
     game::{
@@ -40,11 +43,22 @@ struct TwoNodes {
     rights: Vec<Arc<Fence>>,
     /// Messages between them are lost.
     is_silent: Rc<Cell<bool>>,
+    /// Messages of the first node.
+    outbox: Outbox,
 }
 
 impl TwoNodes {
     async fn start(servers: &[&str]) -> Self {
+        let (nodes, routes) = Self::without_carrier(servers);
+        nodes.carry(routes);
+        sleep(Duration::from_secs(1)).await;
+        nodes
+    }
+
+    /// Nothing carries their messages yet.
+    fn without_carrier(servers: &[&str]) -> (Self, [(&'static str, MailRoute); 2]) {
         let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
+        let outbox = node_here.mail.outbox.clone();
         let relay = Relay::start_on_node(GameLinkPolicy::Always, servers, |_| {}, Some(node_here));
         for server in servers {
             let (server, kind) = (ServerId::from(*server), DeviceKind::Alarm);
@@ -56,11 +70,13 @@ impl TwoNodes {
         there.seat([]);
         here.sees(&NODES);
         there.sees(&NODES);
-        let is_silent = Rc::<Cell<bool>>::default();
-        let silent = is_silent.clone();
-        actix::spawn(carry_unless([("here", route), ("there", route_there)], move |_| silent.get()));
-        sleep(Duration::from_secs(1)).await;
-        Self { relay, hub, here, there, rights, is_silent }
+        let nodes = Self { relay, hub, here, there, rights, is_silent: Rc::default(), outbox };
+        (nodes, [("here", route), ("there", route_there)])
+    }
+
+    fn carry(&self, routes: [(&'static str, MailRoute); 2]) {
+        let silent = self.is_silent.clone();
+        actix::spawn(carry_unless(routes, move |_| silent.get()));
     }
 
     /// With the server "one", which a socket at each node watches, and whose link is up.
@@ -221,6 +237,31 @@ fn a_memory_that_is_lost_leaves_the_next_node_with_what_is_stored() {
         assert!(text.contains("Player 9") && !text.contains("came online"), "{text}");
         assert!(!text.contains("\"text\":\"meanwhile\"") && !text.contains("\"update\""), "{text}");
         assert_eq!(counts(relay), [1]);
+    });
+}
+
+#[test]
+fn a_memory_waits_for_room_among_the_messages() {
+    simulated(async {
+        let (nodes, routes) = TwoNodes::without_carrier(&["one"]);
+        let TwoNodes { relay, hub, .. } = &nodes;
+        sleep(Duration::from_secs(1)).await;
+        connect(&relay.hub, "one").await;
+        report(&relay.hub, "one", team(7..=7)).await;
+        report(&relay.hub, "one", chat(&["before"])).await;
+        (0..5_000).for_each(|_| nodes.outbox.send("there", Bytes::new()));
+        let ended = actix::spawn(relay.hub.send(EndLinks));
+        sleep(Duration::from_secs(1)).await;
+        nodes.carry(routes);
+        ended.await.unwrap().unwrap();
+        nodes.pass_on(&["one"]).await;
+        let (_subscription, _socket, client) = watch(&relay.worker_of(hub), "one").await;
+        connect(hub, "one").await;
+        report(hub, "one", team(7..=7)).await;
+        report(hub, "one", chat(&["before", "meanwhile"])).await;
+        sleep(Duration::from_secs(1)).await;
+        let text = received(&client);
+        assert!(text.contains("\"text\":\"meanwhile\"") && !text.contains("\"text\":\"before\""), "{text}");
     });
 }
 
