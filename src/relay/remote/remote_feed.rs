@@ -245,6 +245,11 @@ impl Handler<FromOwner> for RemoteFeed {
                 let (lane, about, frame) = (lane.into(), Sections::from(about), SharedFrame::text(&frame));
                 self.publish(&Publication::Deliver { lane, about, frame });
             }
+            RemoteContent::AskTaken { alarm } => {
+                if !self.report_taken(alarm) {
+                    self.send(RemoteContent::WantAlarm { alarm });
+                }
+            }
             RemoteContent::Alarm { alarm, .. } if self.report_taken(alarm) => {}
             RemoteContent::Alarm { alarm, update_of, acknowledged } => {
                 let taken = DeliveryCount::since(None);
@@ -398,6 +403,26 @@ mod tests {
         come(7).await;
         assert_eq!(taken(&mut route).await, (7, 1, true));
         assert_eq!(*got.borrow(), [u64::MAX; 2]);
+    }
+
+    #[actix::test]
+    async fn a_question_about_an_alarm_is_answered_with_its_sockets_or_with_the_wish_for_it() {
+        let (mail, mut route) = mail();
+        let feed = feed_to(&mail);
+        let from_owner = async |content| {
+            feed.send(FromOwner { content, frame: Bytes::from_static(b"{}") }).await.unwrap();
+        };
+        from_owner(RemoteContent::AskTaken { alarm: 7 }).await;
+        let letters = std::iter::from_fn(|| route.outgoing.try_recv().ok());
+        let wanted = letters.filter(|letter| {
+            let content = content_of(letter.clone());
+            matches!(content, RemoteContent::WantAlarm { alarm: 7 })
+        });
+        assert_eq!(wanted.count(), 1);
+        from_owner(RemoteContent::Alarm { alarm: 7, update_of: None, acknowledged: Vec::new() }).await;
+        while taken(&mut route).await != (7, 0, true) {}
+        from_owner(RemoteContent::AskTaken { alarm: 7 }).await;
+        assert_eq!(taken(&mut route).await, (7, 0, true));
     }
 
     #[actix::test]

@@ -52,8 +52,10 @@ pub enum RemoteContent {
     WantSnapshot,
     /// A socket has the state of this position.
     StateTaken { epoch: u64, seq: u64 },
-    /// This number of sockets took this alarm; `ended`: no more will.
+    /// The alarm is here, and this number of sockets took it; `ended`: no more will.
     AlarmTaken { alarm: u64, sockets: usize, ended: bool },
+    /// The alarm that was asked for is not here: send it.
+    WantAlarm { alarm: u64 },
     /// A question or a command; `id` is its number.
     Ask { id: u64, question: RemoteQuestion },
     /// The answer to it.
@@ -75,6 +77,8 @@ pub enum RemoteContent {
     Snapshot { epoch: u64, seq: u64, changed: Vec<u64> },
     /// An event or a line, with the frame; `about` are keys of the state.
     Deliver { lane: RemoteLane, about: String },
+    /// Answer how many sockets took this alarm, which was here.
+    AskTaken { alarm: u64 },
     /// An alarm, with the frame; `alarm` is its number.
     Alarm { alarm: u64, update_of: Option<String>, acknowledged: Vec<UserId> },
 }
@@ -176,7 +180,12 @@ impl RemoteContent {
     pub fn is_of_watcher(&self) -> bool {
         matches!(
             self,
-            Self::Watch | Self::Unwatch | Self::WantSnapshot | Self::StateTaken { .. } | Self::AlarmTaken { .. }
+            Self::Watch
+                | Self::Unwatch
+                | Self::WantSnapshot
+                | Self::StateTaken { .. }
+                | Self::AlarmTaken { .. }
+                | Self::WantAlarm { .. }
         )
     }
 }

@@ -30,7 +30,7 @@ use crate::{
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A node that has not asked for so long watches no longer.
 const ASKS_WITHIN: Duration = Duration::from_secs(10);
-/// An alarm is sent again after this time to a node whose sockets may still take it, as far as is known here.
+/// After this time an alarm is sent again to a node that may not have it, and one whose sockets may still take it is asked.
 const ALARM_AGAIN: Duration = Duration::from_millis(1_500);
 /// Longest wait for the sockets of other nodes to take an alarm.
 const TAKEN_WITHIN: Duration = Duration::from_secs(30);
@@ -79,9 +79,9 @@ struct AlarmElsewhere {
     taken: Arc<DeliveryCount>,
     /// Sockets of each node so far.
     sockets: BTreeMap<String, usize>,
-    /// Nodes whose sockets may still take it, or whose answers were lost.
-    open: BTreeSet<String>,
-    /// The message, for these.
+    /// Nodes whose sockets may still take it, or whose answers were lost; true if the node has said that it has it.
+    open: BTreeMap<String, bool>,
+    /// The message, for those that have not.
     parts: Vec<Bytes>,
     done: oneshot::Sender<usize>,
 }
@@ -101,13 +101,18 @@ impl RemoteWatchers {
         frame: &[u8],
     ) -> Vec<Bytes> {
         self.sent = self.sent.wrapping_add(1);
-        let WatchersStart { server, process, outbox, .. } = &self.start;
-        let message = RemoteMessage { server: server.clone(), from: process.clone(), content };
-        let parts = message.write(frame, self.sent);
-        for node in nodes {
-            parts.iter().for_each(|part| outbox.send(node, part.clone()));
-        }
+        let parts = self.message(content, frame);
+        nodes.for_each(|node| self.send_parts(node, &parts));
         parts
+    }
+
+    fn message(&self, content: RemoteContent, frame: &[u8]) -> Vec<Bytes> {
+        let WatchersStart { server, process, .. } = &self.start;
+        RemoteMessage { server: server.clone(), from: process.clone(), content }.write(frame, self.sent)
+    }
+
+    fn send_parts(&self, node: &str, parts: &[Bytes]) {
+        parts.iter().for_each(|part| self.start.outbox.send(node, part.clone()));
     }
 
     fn send_to_all(&mut self, content: RemoteContent, frame: &[u8]) -> Vec<Bytes> {
@@ -117,11 +122,13 @@ impl RemoteWatchers {
         parts
     }
 
-    /// Sends an alarm again and again while it may be taken: a node that has it answers how many sockets took it.
+    /// While an alarm may be taken, sends it again and again to nodes that may not have it, and asks the others how many
+    /// sockets took it: that answer may have been lost, too.
     fn send_again(&mut self, alarm: u64, ctx: &mut Context<Self>) {
         let Some(known) = self.alarms.get(&alarm) else { return };
-        for node in &known.open {
-            known.parts.iter().for_each(|part| self.start.outbox.send(node, part.clone()));
+        let question = self.message(RemoteContent::AskTaken { alarm }, &[]);
+        for (node, has_it) in &known.open {
+            self.send_parts(node, if *has_it { &question } else { &known.parts });
         }
         ctx.run_later(ALARM_AGAIN, move |watchers, ctx| watchers.send_again(alarm, ctx));
     }
@@ -154,7 +161,7 @@ impl RemoteWatchers {
         self.nodes.remove(node);
         self.wanting.remove(node);
         let waited_for = self.alarms.iter_mut().filter_map(|(alarm, known)| {
-            let was_last = known.open.remove(node) && known.open.is_empty();
+            let was_last = known.open.remove(node).is_some() && known.open.is_empty();
             was_last.then_some(*alarm)
         });
         waited_for.collect::<Vec<_>>().into_iter().for_each(|alarm| self.alarm_ended(alarm));
@@ -175,10 +182,21 @@ impl RemoteWatchers {
         *counted = (*counted).max(sockets);
         if ended {
             known.open.remove(&from);
+        } else if let Some(has_it) = known.open.get_mut(&from) {
+            *has_it = true;
         }
         if known.open.is_empty() {
             self.alarm_ended(alarm);
         }
+    }
+
+    /// A node has begun to watch again since it had this alarm.
+    fn alarm_wanted(&mut self, from: &str, alarm: u64) {
+        let Some(known) = self.alarms.get_mut(&alarm) else { return };
+        let Some(has_it) = known.open.get_mut(from) else { return };
+        *has_it = false;
+        let parts = known.parts.clone();
+        self.send_parts(from, &parts);
     }
 
     /// No more sockets take this alarm, or they have had their time.
@@ -232,6 +250,7 @@ impl Handler<FromWatcher> for RemoteWatchers {
                 self.start.connection.do_send(StateTaken(Position { epoch, seq }));
             }
             RemoteContent::AlarmTaken { alarm, sockets, ended } => self.alarm_taken(from, alarm, sockets, ended),
+            RemoteContent::WantAlarm { alarm } => self.alarm_wanted(&from, alarm),
             // Sent by the node of a game connection only.
             _ => {}
         }
@@ -271,7 +290,7 @@ impl Handler<Publication> for RemoteWatchers {
                 }
                 let alarm = self.sent.wrapping_add(1);
                 let (done, sockets) = oneshot::channel();
-                let open: BTreeSet<String> = self.nodes.keys().cloned().collect();
+                let open = self.nodes.keys().map(|node| (node.clone(), false)).collect();
                 let update_of = update_of.map(|incident| incident.to_string());
                 let content = RemoteContent::Alarm { alarm, update_of, acknowledged: acknowledged.to_vec() };
                 let parts = self.send_to_all(content, frame.text_bytes());
