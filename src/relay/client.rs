@@ -13,6 +13,7 @@
 //!   and looked at in memory that is elsewhere.
 
 pub mod admission;
+pub mod announced_alarms;
 pub mod client_socket;
 pub mod feed;
 pub mod frame_budget;

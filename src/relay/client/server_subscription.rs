@@ -12,6 +12,7 @@ use std::{
 };
 
 use actix::prelude::*;
+use futures_util::FutureExt as _;
 use tokio::{
     task::yield_now,
     time::{Instant, sleep},
@@ -28,6 +29,7 @@ use crate::{
     panics::{self, Part},
     relay::{
         client::{
+            announced_alarms::{AnnouncedAlarm, AnnouncedAlarms},
             feed::{Feed, FeedRequest},
             send_queue::QueuedFrame,
             server_lookup::{FeedSource, FindServer, FoundServer},
@@ -40,7 +42,7 @@ use crate::{
             close::Reason,
             frame::SharedFrame,
             protocol::Refusal,
-            publication::{AllowedUsers, Lane, Publication},
+            publication::{AllowedUsers, Announcement, Lane, Publication},
             receipt::{DeliveryCount, Receipt},
         },
     },
@@ -93,6 +95,7 @@ pub struct ServerSubscription {
     mailbox: usize,
     /// Sockets that are still to be served for the last news.
     pass: VecDeque<u32>,
+    announced: AnnouncedAlarms,
     /// No socket watched at the last check.
     idle: bool,
     /// Its game connection is gone, and another is being asked for.
@@ -125,6 +128,7 @@ impl ServerSubscription {
             sockets,
             mailbox,
             pass: VecDeque::new(),
+            announced: AnnouncedAlarms::default(),
             idle: false,
             searching: false,
             since: Instant::now(),
@@ -214,29 +218,39 @@ impl ServerSubscription {
         self.serve(numbers, ctx);
     }
 
-    /// Delivers an alarm to all but these users; resolves to the number of sockets whose kernel buffer took it.
+    /// Delivers an alarm to all but these users, and the sockets that have been sent one that said the same; resolves to the
+    /// number of sockets whose kernel buffer took either.
     fn deliver_alarm(
-        &self,
+        &mut self,
         frame: SharedFrame,
-        update_of: Option<Arc<str>>,
+        (about, number): (Announcement, Option<u64>),
         acknowledged: &[UserId],
         on_all_threads: Arc<DeliveryCount>,
     ) -> impl Future<Output = usize> + use<> {
+        let watchers = &self.subscription.watchers;
+        let earlier = self.announced.earlier(&about, number);
+        let sockets = watchers.after(earlier.to);
+        let by_earlier = earlier.count(on_all_threads.clone());
         let (receipt, taken, finished) = Receipt::of_alarm(on_all_threads);
         let feed = Some(self.subscription.feed.clone());
+        let update_of = about.update.then(|| about.incident.clone());
         let queued = QueuedFrame { frame, receipt: Some(receipt), feed, update_of };
-        for socket in with_read_ahead(&self.subscription.watchers.all()) {
+        for socket in with_read_ahead(&sockets) {
             if !acknowledged.contains(&socket.user) && socket.sees.get().contains(StateKey::Raids) {
                 socket.push(Lane::Raid, queued.clone());
             }
         }
         drop(queued);
-        async move {
+        let counted = taken.clone();
+        let all = async move {
             // This channel never sends, it only ends: with the last socket that has taken its message or is gone. In a
             // crowd of raids that is minutes later.
             let _ = finished.await;
-            taken.get()
-        }
+            counted.get()
+        };
+        let (all, to) = (all.boxed_local().shared(), watchers.last());
+        self.announced.add(AnnouncedAlarm { about, number, to, taken, all: all.clone() });
+        async move { by_earlier.await + all.await }
     }
 }
 
@@ -307,8 +321,8 @@ impl Handler<Publication> for ServerSubscription {
                 return Response::fut(async move { usize::from(first.await.is_ok()) });
             }
             Publication::Deliver { lane, about, frame } => self.deliver(lane, about, frame, ctx),
-            Publication::DeliverAlarm { frame, update_of, acknowledged, taken } => {
-                return Response::fut(self.deliver_alarm(frame, update_of, &acknowledged, taken));
+            Publication::DeliverAlarm { frame, about, number, acknowledged, taken } => {
+                return Response::fut(self.deliver_alarm(frame, (about, number), &acknowledged, taken));
             }
             Publication::Skipped => {
                 feed.mark_snapshot_wanted();
@@ -341,5 +355,101 @@ impl Handler<FeedRequest> for ServerSubscription {
                 }));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::{domain::time::Timestamp, net::Memory, relay::client::server_lookup::FindError};
+
+    /// A game connection that keeps its subscriber, and finds no other.
+    struct SubscriberKeeper(Rc<RefCell<Option<Recipient<Publication>>>>);
+
+    impl Actor for SubscriberKeeper {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Subscribe> for SubscriberKeeper {
+        type Result = ();
+
+        fn handle(&mut self, Subscribe { subscriber }: Subscribe, _: &mut Self::Context) {
+            *self.0.borrow_mut() = Some(subscriber);
+        }
+    }
+
+    impl Handler<Unsubscribe> for SubscriberKeeper {
+        type Result = ();
+
+        fn handle(&mut self, _: Unsubscribe, _: &mut Self::Context) {}
+    }
+
+    impl Handler<RequestSnapshot> for SubscriberKeeper {
+        type Result = ();
+
+        fn handle(&mut self, _: RequestSnapshot, _: &mut Self::Context) {}
+    }
+
+    impl Handler<StateTaken> for SubscriberKeeper {
+        type Result = ();
+
+        fn handle(&mut self, _: StateTaken, _: &mut Self::Context) {}
+    }
+
+    impl Handler<FindServer> for SubscriberKeeper {
+        type Result = Result<Option<FoundServer>, FindError>;
+
+        fn handle(&mut self, _: FindServer, _: &mut Self::Context) -> Self::Result {
+            Ok(None)
+        }
+    }
+
+    /// The number of alarms that have arrived.
+    fn alarms(client: &Memory) -> usize {
+        let mut bytes = BytesMut::new();
+        while client.try_read_buf(&mut bytes).is_ok_and(|count| count > 0) {}
+        String::from_utf8_lossy(&bytes).matches("alarm").count()
+    }
+
+    #[actix::test]
+    async fn an_alarm_that_is_announced_again_is_for_the_sockets_that_have_not_got_it() {
+        let subscriber = Rc::new(RefCell::new(None));
+        let source = SubscriberKeeper(subscriber.clone()).start();
+        let users = Arc::new(["alice".into()].into());
+        let allowed = AllowedUsers { version: 1, users, ..AllowedUsers::default() };
+        let found = FoundServer { feed: source.clone().into(), allowed, is_of_now: true };
+        let (clock, sockets) = (Clock::simulated(Timestamp::UNIX_EPOCH), Sockets::start(Arc::default()));
+        let (servers, catalogue) = (source.clone().recipient(), SharedCatalogue::default());
+        let subscription =
+            ServerSubscription::start("one".into(), clock, catalogue, found, servers, sockets.clone(), MAILBOX);
+        let watch = || {
+            let (ours, client) = Memory::pair(1 << 20);
+            let socket = sockets.open("alice".into(), ours.into(), false);
+            socket.queue.borrow_mut().watch(&subscription.feed, None, Sections::ALL);
+            subscription.watchers.add(&socket);
+            client
+        };
+        while subscriber.borrow().is_none() {
+            yield_now().await;
+        }
+        let subscribed = subscriber.borrow_mut().take().expect("it has subscribed");
+        let deliver = async |count: u32, again: bool, number: Option<u64>| {
+            let about = Announcement { incident: "i".into(), count, update: again, again };
+            let (frame, taken) = (SharedFrame::text(b"alarm"), DeliveryCount::since(None));
+            let (acknowledged, counted) = (Arc::default(), taken.clone());
+            let alarm = Publication::DeliverAlarm { frame, about, number, acknowledged, taken: counted };
+            assert_eq!(subscribed.send(alarm).await.expect("it runs"), taken.sockets());
+            taken.sockets()
+        };
+        let first = watch();
+        assert_eq!([deliver(1, false, Some(7)).await, deliver(1, false, Some(7)).await], [1, 1]);
+        assert_eq!(alarms(&first), 1);
+        let second = watch();
+        assert_eq!(deliver(1, true, Some(9)).await, 2);
+        assert_eq!([&first, &second].map(alarms), [0, 1]);
+        assert_eq!([deliver(1, false, None).await, deliver(2, true, None).await], [2, 2]);
+        assert_eq!([&first, &second].map(alarms), [2, 2], "both are news");
     }
 }

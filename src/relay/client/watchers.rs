@@ -1,6 +1,10 @@
 //! Users who may watch one paired server, and sockets of this thread that do. The one owner of both.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
 
 use crate::{
     domain::ids::UserId,
@@ -10,14 +14,16 @@ use crate::{
 /// See the module.
 pub struct Watchers {
     allowed: RefCell<AllowedUsers>,
-    /// By their numbers.
-    sockets: RefCell<BTreeMap<u32, Rc<Socket>>>,
+    /// By their numbers, each with its place in the order in which they began to watch.
+    sockets: RefCell<BTreeMap<u32, (u64, Rc<Socket>)>>,
+    /// The last of these places.
+    last: Cell<u64>,
 }
 
 impl Watchers {
     /// No socket watches yet.
     pub fn new(allowed: AllowedUsers) -> Self {
-        Self { allowed: RefCell::new(allowed), sockets: RefCell::default() }
+        Self { allowed: RefCell::new(allowed), sockets: RefCell::default(), last: Cell::new(0) }
     }
 
     /// True if this user may watch.
@@ -36,15 +42,20 @@ impl Watchers {
             return Vec::new();
         }
         let mut sockets = self.sockets.borrow_mut();
-        let end = sockets.extract_if(.., |_, socket| !allowed.users.contains(&socket.user));
-        let end = end.map(|(_, socket)| socket).collect();
+        let end = sockets.extract_if(.., |_, (_, socket)| !allowed.users.contains(&socket.user));
+        let end = end.map(|(_, (_, socket))| socket).collect();
         *self.allowed.borrow_mut() = allowed;
         end
     }
 
     /// Adds a socket.
     pub fn add(&self, socket: &Rc<Socket>) {
-        self.sockets.borrow_mut().insert(socket.number, socket.clone());
+        let mut sockets = self.sockets.borrow_mut();
+        // One that is here keeps its place.
+        if !sockets.get(&socket.number).is_some_and(|(_, known)| Rc::ptr_eq(known, socket)) {
+            self.last.set(self.last.get() + 1);
+            sockets.insert(socket.number, (self.last.get(), socket.clone()));
+        }
     }
 
     /// Removes a socket.
@@ -54,7 +65,7 @@ impl Watchers {
 
     /// Removes all sockets and returns them.
     pub fn remove_all(&self) -> Vec<Rc<Socket>> {
-        self.sockets.take().into_values().collect()
+        self.sockets.take().into_values().map(|(_, socket)| socket).collect()
     }
 
     /// True if no socket watches.
@@ -64,7 +75,18 @@ impl Watchers {
 
     /// All sockets, by their numbers.
     pub fn all(&self) -> Vec<Rc<Socket>> {
-        self.sockets.borrow().values().cloned().collect()
+        self.after(0)
+    }
+
+    /// The sockets that began to watch after this place, by their numbers.
+    pub fn after(&self, place: u64) -> Vec<Rc<Socket>> {
+        let sockets = self.sockets.borrow();
+        sockets.values().filter(|(at, _)| *at > place).map(|(_, socket)| socket.clone()).collect()
+    }
+
+    /// The place of the socket that began to watch last.
+    pub fn last(&self) -> u64 {
+        self.last.get()
     }
 }
 
@@ -94,6 +116,8 @@ mod tests {
         let ended = watchers.allow(allowed(2, &["alice"]));
         assert!(matches!(&ended[..], [socket] if Rc::ptr_eq(socket, &bob)));
         assert!(watchers.may_watch(&"alice".into()) && !watchers.may_watch(&"bob".into()));
+        assert_eq!(watchers.last(), 2, "one that watches already keeps its place");
+        assert_eq!([0, 1].map(|place| watchers.after(place).len()), [1, 0]);
         assert!(matches!(&watchers.all()[..], [socket] if Rc::ptr_eq(socket, &alice)));
         watchers.remove(&alice);
         assert!(watchers.is_empty());

@@ -37,7 +37,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 const SNAPSHOT_AGAIN: Duration = Duration::from_secs(2);
 /// Time without a subscriber after which it stops.
 const LINGER: Duration = Duration::from_secs(30);
-/// Alarms that are remembered: one whose answers are late or lost comes again.
+/// Alarms that are remembered: one whose answers are late or lost is asked for, or comes again.
 const ALARMS: usize = 1_000;
 /// Messages that wait here; what finds no room makes a gap.
 const MAILBOX: usize = 1_024;
@@ -251,11 +251,10 @@ impl Handler<FromOwner> for RemoteFeed {
                 }
             }
             RemoteContent::Alarm { alarm, .. } if self.report_taken(alarm) => {}
-            RemoteContent::Alarm { alarm, update_of, acknowledged } => {
-                let taken = DeliveryCount::since(None);
-                let (frame, update_of) = (SharedFrame::text(&frame), update_of.map(Arc::from));
-                let (acknowledged, counted) = (acknowledged.into(), taken.clone());
-                let publication = Publication::DeliverAlarm { frame, update_of, acknowledged, taken: counted };
+            RemoteContent::Alarm { alarm, about, acknowledged } => {
+                let (frame, taken) = (SharedFrame::text(&frame), DeliveryCount::since(None));
+                let (number, acknowledged, counted) = (Some(alarm), acknowledged.into(), taken.clone());
+                let publication = Publication::DeliverAlarm { frame, about, number, acknowledged, taken: counted };
                 self.confirm(alarm, taken.clone());
                 self.deliver_alarm(alarm, publication, taken, ctx);
             }
@@ -322,6 +321,7 @@ mod tests {
     use crate::{
         cluster::node_mail::{Letter, MailRoute, NodeMail, mail},
         domain::time::Timestamp,
+        relay::wire::publication::Announcement,
     };
 
     /// Notes which positions it gets; one socket takes each alarm.
@@ -373,6 +373,11 @@ mod tests {
         }
     }
 
+    fn alarm_of(alarm: u64) -> RemoteContent {
+        let about = Announcement { incident: "i".into(), count: 1, update: false, again: false };
+        RemoteContent::Alarm { alarm, about, acknowledged: Vec::new() }
+    }
+
     fn feed_to(mail: &NodeMail) -> Addr<RemoteFeed> {
         let start = FeedStart {
             server: "one".into(),
@@ -392,8 +397,7 @@ mod tests {
         let subscriber = Watcher(Rc::clone(&got)).start().recipient();
         feed.send(Subscribe { subscriber }).await.unwrap();
         let come = async |alarm| {
-            let content = RemoteContent::Alarm { alarm, update_of: None, acknowledged: Vec::new() };
-            feed.send(FromOwner { content, frame: Bytes::from_static(b"{}") }).await.unwrap();
+            feed.send(FromOwner { content: alarm_of(alarm), frame: Bytes::from_static(b"{}") }).await.unwrap();
         };
         for alarm in [7, 8] {
             come(alarm).await;
@@ -419,7 +423,7 @@ mod tests {
             matches!(content, RemoteContent::WantAlarm { alarm: 7 })
         });
         assert_eq!(wanted.count(), 1);
-        from_owner(RemoteContent::Alarm { alarm: 7, update_of: None, acknowledged: Vec::new() }).await;
+        from_owner(alarm_of(7)).await;
         while taken(&mut route).await != (7, 0, true) {}
         from_owner(RemoteContent::AskTaken { alarm: 7 }).await;
         assert_eq!(taken(&mut route).await, (7, 0, true));

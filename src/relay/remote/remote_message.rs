@@ -18,7 +18,7 @@ use crate::{
     },
     relay::{
         remote::remote_question::{RemoteAnswer, RemoteQuestion},
-        wire::publication::{Lane, Position},
+        wire::publication::{Announcement, Lane, Position},
     },
 };
 
@@ -80,7 +80,7 @@ pub enum RemoteContent {
     /// Answer how many sockets took this alarm, which was here.
     AskTaken { alarm: u64 },
     /// An alarm, with the frame; `alarm` is its number.
-    Alarm { alarm: u64, update_of: Option<String>, acknowledged: Vec<UserId> },
+    Alarm { alarm: u64, about: Announcement, acknowledged: Vec<UserId> },
 }
 
 /// A [`Lane`] of what is delivered.

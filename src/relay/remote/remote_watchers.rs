@@ -284,15 +284,14 @@ impl Handler<Publication> for RemoteWatchers {
                 let content = RemoteContent::Deliver { lane: lane.into(), about: about.text() };
                 self.send_to_all(content, frame.text_bytes());
             }
-            Publication::DeliverAlarm { frame, update_of, acknowledged, taken } => {
+            Publication::DeliverAlarm { frame, about, acknowledged, taken, .. } => {
                 if self.nodes.is_empty() {
                     return Response::reply(0);
                 }
                 let alarm = self.sent.wrapping_add(1);
                 let (done, sockets) = oneshot::channel();
                 let open = self.nodes.keys().map(|node| (node.clone(), false)).collect();
-                let update_of = update_of.map(|incident| incident.to_string());
-                let content = RemoteContent::Alarm { alarm, update_of, acknowledged: acknowledged.to_vec() };
+                let content = RemoteContent::Alarm { alarm, about, acknowledged: acknowledged.to_vec() };
                 let parts = self.send_to_all(content, frame.text_bytes());
                 self.alarms.insert(alarm, AlarmElsewhere { taken, sockets: BTreeMap::new(), open, parts, done });
                 ctx.run_later(ALARM_AGAIN, move |watchers, ctx| watchers.send_again(alarm, ctx));

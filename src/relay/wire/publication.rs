@@ -45,6 +45,19 @@ pub struct AllowedUsers {
     pub is_partial: bool,
 }
 
+/// Content of a raid alarm, as far as it matters who gets it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announcement {
+    /// Id of the incident.
+    pub incident: Arc<str>,
+    /// Triggers so far.
+    pub count: u32,
+    /// Another message of the incident came before.
+    pub update: bool,
+    /// Another process may have sent one with as many triggers: it is for those who have not got that.
+    pub again: bool,
+}
+
 /// To each subscriber. Answered with the number of sockets that took the bytes; 0 where that is not counted.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "usize")]
@@ -57,10 +70,12 @@ pub enum Publication {
     /// An event or a line of chat, for every client that may see all of these keys of the state.
     Deliver { lane: Lane, about: Sections, frame: SharedFrame },
     /// A raid alarm, for every client but those of users who have taken note; answered when the sockets have it or are
-    /// gone. Each socket that has it is counted in `taken` at once. `update_of` is the incident that it updates.
+    /// gone. Each socket that has it is counted in `taken` at once. `number` is its number if another node has sent it: it
+    /// may come twice.
     DeliverAlarm {
         frame: SharedFrame,
-        update_of: Option<Arc<str>>,
+        about: Announcement,
+        number: Option<u64>,
         acknowledged: Arc<[UserId]>,
         taken: Arc<DeliveryCount>,
     },

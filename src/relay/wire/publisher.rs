@@ -20,7 +20,7 @@ use crate::{
     relay::wire::{
         frame::SharedFrame,
         protocol::{self, ServerMessage},
-        publication::{AllowedUsers, Lane, Position, Publication},
+        publication::{AllowedUsers, Announcement, Lane, Position, Publication},
         receipt::DeliveryCount,
         steps::{Step, Steps},
     },
@@ -146,20 +146,22 @@ impl Publisher {
         }
     }
 
-    /// Delivers a raid alarm to all but these users; `received_at` is when it was received, if it was just now. Returns the
+    /// Delivers a raid alarm to all but these users, and with `again` to those who have not got it; `received_at` is when it was received, if it was just now. Returns the
     /// sockets that took it so far, and a future of their number once all have or are gone: what still waits in this
     /// process would be lost with it.
     pub fn deliver_alarm(
         &self,
         raid: &Raid,
+        again: bool,
         acknowledged: &[UserId],
         received_at: Option<Instant>,
     ) -> (Arc<DeliveryCount>, impl Future<Output = usize> + use<>) {
         let frame = ServerMessage::Raid { server_id: &self.server, raid }.frame();
         let taken = DeliveryCount::since(received_at);
-        let update_of = raid.update.then(|| raid.incident.as_str().into());
+        let about =
+            Announcement { incident: raid.incident.as_str().into(), count: raid.count, update: raid.update, again };
         let (acknowledged, counted) = (acknowledged.into(), taken.clone());
-        let alarm = Publication::DeliverAlarm { frame, update_of, acknowledged, taken: counted };
+        let alarm = Publication::DeliverAlarm { frame, about, number: None, acknowledged, taken: counted };
         let send = |known: &Subscriber| known.recipient.send(alarm.clone());
         let answers = join_all(self.subscribers.iter().map(send).collect::<Vec<_>>());
         // A subscription that has just ended has no sockets left.
@@ -315,11 +317,11 @@ mod tests {
             late: false,
             drill: false,
         };
-        assert_eq!(publisher.deliver_alarm(&raid, &[], None).1.await, 0, "without watchers");
+        assert_eq!(publisher.deliver_alarm(&raid, false, &[], None).1.await, 0, "without watchers");
         let subscribers = [subscriber(16), subscriber(16)];
         subscribers.iter().for_each(|(recipient, _)| publisher.subscribe(recipient.clone()));
-        assert_eq!(publisher.deliver_alarm(&raid, &[], None).1.await, 4);
+        assert_eq!(publisher.deliver_alarm(&raid, false, &[], None).1.await, 4);
         publisher.unsubscribe(&subscribers[0].0);
-        assert_eq!(publisher.deliver_alarm(&raid, &[], None).1.await, 2);
+        assert_eq!(publisher.deliver_alarm(&raid, false, &[], None).1.await, 2);
     }
 }

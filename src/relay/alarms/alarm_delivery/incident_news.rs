@@ -17,6 +17,8 @@ use crate::{
 #[derive(Default)]
 pub struct IncidentNews {
     pub(super) changes: Vec<IncidentChange>,
+    /// Another process may have sent the messages before.
+    pub(super) again: bool,
     /// When the alarm was received, if it was just now.
     pub(super) received_at: Option<ReceivedAt>,
     /// The line in the log of the incident that this alarm opened.

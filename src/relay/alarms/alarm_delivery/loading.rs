@@ -111,7 +111,7 @@ impl AlarmDelivery {
             self.merged.borrow_mut().insert(id.clone(), into.clone());
             write.merged.insert(id, into);
         }
-        // Perhaps it was announced before: who watches now hears of it once more, and shows what is new there.
+        // Perhaps it was announced before: who watches now hears of it, and shows what is new there.
         let repeated = |id: &String| {
             let incident = raids.get(id).filter(|_| silent.contains(id))?;
             let late = incident.late || now.stamp - incident.last_at > LATE;
@@ -123,7 +123,7 @@ impl AlarmDelivery {
         write.extend(self.facts(write.merged.clone().values()));
         self.ledger.write_later(write);
         unsaid.retain(|raid| self.whole_of(&raid.incident).is_none());
-        IncidentNews { unsaid, ..IncidentNews::of(changes) }
+        IncidentNews { unsaid, again: true, ..IncidentNews::of(changes) }
     }
 
     /// Takes up the incident in which another node has put this alarm; `None`: there is none, and the alarm is to find its own.

@@ -33,7 +33,7 @@ impl AlarmDelivery {
         publisher: &mut Publisher,
         now: Moment,
     ) -> FollowedNews {
-        let IncidentNews { changes, received_at, mut opened, undelivered, .. } = news;
+        let IncidentNews { changes, again, received_at, mut opened, undelivered, .. } = news;
         let changes: Vec<IncidentChange> = changes.into_iter().map(|change| self.of_the_whole(change)).collect();
         if let Some(line) = &mut opened {
             line.note_merged(self.whole_of(line.incident()));
@@ -44,7 +44,7 @@ impl AlarmDelivery {
                 "a message of a raid is sent");
             let acknowledged: Vec<UserId> =
                 self.raids.borrow().get(incident).into_iter().flat_map(|known| known.acks.keys().cloned()).collect();
-            let (taken, all) = publisher.deliver_alarm(raid, &acknowledged, received_at.map(ReceivedAt::at));
+            let (taken, all) = publisher.deliver_alarm(raid, again, &acknowledged, received_at.map(ReceivedAt::at));
             Some(SentAlarm { incident: incident.clone(), at: Instant::now(), taken, all: all.boxed() })
         };
         let sent: Vec<SentAlarm> = changes.iter().filter_map(send).collect();

@@ -159,3 +159,41 @@ fn an_alarm_whose_answers_are_lost_for_a_while_is_heard_all_the_same() {
         assert_eq!((&*stored.state, stored.sockets), ("delivered", 1));
     });
 }
+
+#[test]
+fn a_feed_that_begins_again_while_an_alarm_is_open_rings_it_no_second_time() {
+    simulated(async {
+        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
+        let outbox = node_here.mail.outbox.clone();
+        let relay = Relay::start_on_node(GameLinkPolicy::Always, &["one"], |_| {}, Some(node_here));
+        let hub = relay.hub_of(node_there);
+        let (is_lossy, sent) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
+        let (lossy, counted) = (is_lossy.clone(), sent.clone());
+        let is_lost = move |letter: &Letter| {
+            let content = RemoteMessage::read(letter.message.clone()).map(|(message, _)| message.content);
+            counted.set(counted.get() + u32::from(matches!(content, Some(RemoteContent::Alarm { .. }))));
+            // The answer that the alarm has come is not lost.
+            let is_taken =
+                matches!(content, Some(RemoteContent::AlarmTaken { sockets, ended, .. }) if sockets > 0 || ended);
+            is_taken && lossy.get()
+        };
+        actix::spawn(carry_unless([("here", route), ("there", route_there)], is_lost));
+        here.seat([take(&relay, "one", "here-1")]);
+        there.seat([]);
+        sleep(Duration::from_secs(10)).await;
+        let (_subscription, _socket, client) = watch(&relay.worker_of(&hub), "one").await;
+        sleep(Duration::from_secs(1)).await;
+        received(&client);
+        let drilled = actix::spawn(relay.hub.send(StartDrill { server: "one".into() }));
+        sleep(Duration::from_secs(1)).await;
+        let gone = RemoteMessage { server: "one".into(), from: "here".into(), content: RemoteContent::NotHere };
+        gone.write(&[], 0).into_iter().for_each(|part| outbox.send("there", part));
+        is_lossy.set(false);
+        let drill = drilled.await.unwrap().unwrap().unwrap();
+        sleep(Duration::from_secs(10)).await;
+        let text = received(&client);
+        assert_eq!((text.matches("\"type\":\"raid\"").count(), sent.get()), (1, 2), "the new feed asks for it: {text}");
+        let stored = relay.write(|db| incidents::get(db, &drill.incident)).unwrap();
+        assert_eq!((&*stored.state, stored.sockets), ("delivered", 1));
+    });
+}
