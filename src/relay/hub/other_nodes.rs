@@ -1,7 +1,7 @@
 //! News for other nodes and from them, as they wait and as they were read.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{BTreeSet, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -90,10 +90,13 @@ impl OtherNodes {
         is_past(self.read_at, MISSED_AFTER) || is_past(self.checked_at, CHECK_EVERY)
     }
 
-    /// Everything is checked from now on, and these servers by and by.
+    /// Everything is checked from now on, and these servers by and by: first those that have waited since the last time, or
+    /// of too many servers some would never have their turn.
     pub fn check(&mut self, watched: Vec<ServerId>, now: Instant) {
         self.checked_at = Some(now);
-        self.unchecked = watched.into();
+        let mut watched: BTreeSet<ServerId> = watched.into_iter().collect();
+        self.unchecked.retain(|server| watched.remove(server));
+        self.unchecked.extend(watched);
     }
 
     /// The servers to check now.
@@ -132,6 +135,19 @@ mod tests {
         nodes.check(Vec::new(), at(119));
         nodes.read(Vec::new(), at(50));
         assert!(!nodes.is_check_due(at(169)) && nodes.is_check_due(at(170)));
+    }
+
+    #[test]
+    fn servers_that_have_waited_for_their_check_since_the_last_time_have_it_first() {
+        let (mut nodes, began) = (OtherNodes::new("here".into()), Instant::now());
+        let mut check = |watched: usize| {
+            let server = |number: usize| ServerId::from(format!("{number:03}"));
+            nodes.check((0..watched).map(server).collect(), began);
+            nodes.unchecked().iter().map(|server| server.as_str().parse().unwrap()).collect::<Vec<usize>>()
+        };
+        assert_eq!(check(120), (0..50).collect::<Vec<_>>());
+        assert_eq!(check(120), (50..100).collect::<Vec<_>>());
+        assert_eq!(check(110), (100..110).chain(0..40).collect::<Vec<_>>(), "the last ten are watched no longer");
     }
 
     #[test]
