@@ -26,7 +26,7 @@ use companion::{
             error::DbError,
             pool::{Db, Pool},
         },
-        held_parts,
+        held_parts::{self, PartHolder},
         paired_servers::{self, StoredPairing},
         schema::guests,
         sessions, users,
@@ -301,7 +301,10 @@ impl Nodes {
             return Ok(None);
         }
         // The name of a node begins with the time of its start: they are in the order in which they were started.
-        let place = |part: &PartId| nodes.iter().position(|node| held.get(part) == Some(node));
+        let place = |part: &PartId| match held.get(part)? {
+            PartHolder::Node(holder) => nodes.iter().position(|node| node == holder),
+            PartHolder::Free => None,
+        };
         let Some(places) = parts.iter().map(place).collect::<Option<Vec<usize>>>() else { return Ok(None) };
         let is_linked = |node: usize| {
             let count = places.iter().filter(|place| **place == node).count();

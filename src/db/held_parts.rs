@@ -22,6 +22,21 @@ use crate::{
 /// In place of a node: none has the part.
 const FREE: &str = "";
 
+/// The node of a part that is noted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartHolder {
+    /// Perhaps one that lives no longer.
+    Node(NodeId),
+    /// None has it yet, or any longer.
+    Free,
+}
+
+impl PartHolder {
+    fn of(node: String) -> Self {
+        if node == FREE { Self::Free } else { Self::Node(node.into()) }
+    }
+}
+
 /// Notes parts that some node is to take; one that is noted already stays as it is. Gives how many are new.
 pub fn note(db: &mut Db, parts: &BTreeSet<PartId>, now: Timestamp) -> Result<usize, DbError> {
     let mut new = 0;
@@ -154,18 +169,17 @@ fn fences(db: &mut Db, node: &NodeId, among: Option<&[String]>) -> Result<Vec<Fe
     Ok(rows.into_iter().map(|(part, number)| Fence { part: part.into(), node: node.clone(), number }).collect())
 }
 
-/// The node that has this part, perhaps one that lives no longer.
-pub fn holder(db: &mut Db, part: &PartId) -> Result<Option<NodeId>, DbError> {
+/// The node that has this part; `None`: the part is not noted.
+pub fn holder(db: &mut Db, part: &PartId) -> Result<Option<PartHolder>, DbError> {
     let node: Option<String> = held_parts::table.find(part.as_str()).select(held_parts::node).first(db).optional()?;
-    Ok(node.filter(|node| node != FREE).map(NodeId::from))
+    Ok(node.map(PartHolder::of))
 }
 
-/// The node of each of these parts that has one, perhaps one that lives no longer.
-pub fn holders_of(db: &mut Db, parts: &BTreeSet<PartId>) -> Result<BTreeMap<PartId, NodeId>, DbError> {
+/// The node of each of these parts that is noted.
+pub fn holders_of(db: &mut Db, parts: &BTreeSet<PartId>) -> Result<BTreeMap<PartId, PartHolder>, DbError> {
     let held = held_parts::table.filter(held_parts::part.eq_any(parts.iter().map(PartId::as_str)));
     let rows: Vec<(String, String)> = held.select((held_parts::part, held_parts::node)).load(db)?;
-    let held = rows.into_iter().filter(|(_, node)| node != FREE);
-    Ok(held.map(|(part, node)| (part.into(), node.into())).collect())
+    Ok(rows.into_iter().map(|(part, node)| (part.into(), PartHolder::of(node))).collect())
 }
 
 /// The nodes that have something, also those that live no longer.
@@ -226,11 +240,12 @@ mod tests {
             assert_eq!(take_for(pool, &[1], Some("one"), "two"), [fence(1, "two", 2)]);
             let release = |fence: &Fence| pool.write_blocking(|db| release(db, fence)).unwrap();
             let holder = |port| pool.read_blocking(|db| holder(db, &part(port))).unwrap();
-            assert_eq!((holder(1), holder(9)), (Some("two".into()), None));
+            let at = |node: &str| PartHolder::Node(node.into());
+            assert_eq!((holder(1), holder(9)), (Some(at("two")), None));
             let of = pool.read_blocking(|db| holders_of(db, &parts(&[1, 2, 9]))).unwrap();
-            assert_eq!(of, [(part(1), "two".into()), (part(2), "one".into())].into());
+            assert_eq!(of, [(part(1), at("two")), (part(2), at("one"))].into());
             assert!(!release(&fence(1, "one", 1)) && release(&fence(1, "two", 2)));
-            assert_eq!(holder(1), None);
+            assert_eq!(holder(1), Some(PartHolder::Free));
             assert_eq!(take_for(pool, &[1], None, "one"), [fence(1, "one", 3)]);
             let of_one = pool.read_blocking(|db| of_node(db, &"one".into())).unwrap();
             assert_eq!(of_one, [fence(1, "one", 3), fence(2, "one", 1)]);

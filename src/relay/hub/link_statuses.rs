@@ -6,9 +6,9 @@ use actix::{fut::ready, prelude::*};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::{Hub, LinkStatus, LinkStatuses, remote_commands::READ_WITHIN};
+use super::{Hub, LinkStatus, LinkStatuses, online::of_none, remote_commands::READ_WITHIN};
 use crate::{
-    db::held_parts,
+    db::held_parts::{self, PartHolder},
     domain::{
         ids::{PartId, ServerId},
         link_reason::LinkReason,
@@ -21,6 +21,20 @@ impl Hub {
     pub(super) fn known_links(&self, servers: &[ServerId]) -> HashMap<ServerId, LinkStatus> {
         let known = servers.iter().filter_map(|server| Some((server.clone(), self.link_statuses.get(server)?.clone())));
         known.collect()
+    }
+
+    /// The links of these servers for another node, which takes this one for theirs: some may have passed on.
+    pub(super) fn links_for_another(&self, servers: &[ServerId]) -> HashMap<ServerId, LinkStatus> {
+        let is_here = |server: &ServerId| self.owned.as_ref().is_some_and(|owned| owned.fence(server).is_some());
+        let elsewhere = servers.iter().filter(|server| !is_here(server));
+        let mut links: HashMap<_, _> = elsewhere.map(|server| (server.clone(), self.unknown_link())).collect();
+        links.extend(self.known_links(servers));
+        links
+    }
+
+    /// The link of a server whose node does not say how it is, or is not there yet.
+    fn unknown_link(&self) -> LinkStatus {
+        LinkStatus { reason: Some(LinkReason::NodeSilent), ..self.connecting() }
     }
 
     /// True if another node has this server, or none has.
@@ -45,13 +59,18 @@ impl Handler<LinkStatuses> for Hub {
         let holders =
             async move { timeout(READ_WITHIN, pool.read(move |db| held_parts::holders_of(db, &parts))).await };
         Box::pin(holders.into_actor(self).then(move |holders, hub, _| {
-            let unanswered = LinkStatus { reason: Some(LinkReason::NodeSilent), ..hub.connecting() };
+            let unanswered = hub.unknown_link();
             let mut by_process: BTreeMap<String, Vec<ServerId>> = BTreeMap::new();
             match holders {
                 Ok(Ok(holders)) => {
                     for (server, part) in elsewhere {
-                        if let Some(node) = holders.get(&part) {
-                            by_process.entry(node.process().to_owned()).or_default().push(server);
+                        match holders.get(&part) {
+                            Some(PartHolder::Node(node)) => {
+                                by_process.entry(node.process().to_owned()).or_default().push(server);
+                            }
+                            // It is on its way to a node.
+                            Some(PartHolder::Free) => drop(known.insert(server, unanswered.clone())),
+                            None => {}
                         }
                     }
                 }
@@ -59,12 +78,15 @@ impl Handler<LinkStatuses> for Hub {
                     known.extend(elsewhere.into_iter().map(|(server, _)| (server, unanswered.clone())));
                 }
             }
-            let asked = by_process.into_iter().filter_map(|(process, servers)| {
+            let mut asked = Vec::new();
+            for (process, servers) in by_process {
                 let question = RemoteQuestion::Links { servers: servers.clone() };
-                let answer = hub.send_question(servers.first()?.clone(), &process, question)?;
-                Some(async move { (servers, timeout(READ_WITHIN, answer).await) })
-            });
-            let asked: Vec<_> = asked.collect();
+                match hub.send_question(of_none(), &process, question) {
+                    Some(answer) => asked.push(async move { (servers, timeout(READ_WITHIN, answer).await) }),
+                    // They are on their way to this node.
+                    None => known.extend(servers.into_iter().map(|server| (server, unanswered.clone()))),
+                }
+            }
             async move {
                 for (servers, answer) in join_all(asked).await {
                     match answer {

@@ -1,5 +1,6 @@
 //! On a node of several: questions and commands for servers of other nodes. Access is checked here; the other node carries a
-//! command out, once or not at all, and answers it. A node that has the server no longer says so, and the next one is asked.
+//! command out, once or not at all, and answers it. A server that is on its way from one node to another is asked for once
+//! more after a moment.
 
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use tokio::{
 
 use super::{Hub, push_session_reads::ReadPushSession, to_connection::NotPermitted};
 use crate::{
-    db::held_parts,
+    db::held_parts::{self, PartHolder},
     domain::ids::{PartId, ServerId},
+    ownership::needed_parts::push_session,
     relay::{
         game::{
             camera_capture::{CameraError, CaptureFrame},
@@ -92,8 +94,10 @@ remote_command!(BudgetExhausted: Self { .. } => RemoteQuestion::Budget, RemoteAn
 /// Reasons why another node has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoAnswer {
-    /// No node has what is asked for, or this one has: nothing was done.
+    /// No node is to have what is asked for, or this one has it: nothing was done.
     NoNode,
+    /// It is on its way to a node, still after a moment: nothing was done.
+    Moving,
     /// The node that has it cannot be found out: nothing was done.
     NotAsked,
     /// The answer has not come: perhaps it was done.
@@ -101,11 +105,11 @@ pub(super) enum NoAnswer {
 }
 
 impl NoAnswer {
-    /// The answer to a question that is this where no node has what is asked for.
+    /// The answer to a question that is this where no node is to have what is asked for.
     pub(super) fn if_none<T>(self, none: T) -> Result<T, Unanswered> {
         match self {
             Self::NoNode => Ok(none),
-            Self::NotAsked | Self::Lost => Err(Unanswered),
+            Self::Moving | Self::NotAsked | Self::Lost => Err(Unanswered),
         }
     }
 }
@@ -129,7 +133,7 @@ impl Hub {
         let answered = self.ask_elsewhere(server, command.question(), CARRIED_OUT_WITHIN);
         Box::pin(answered.map(move |answered, _, _| match answered {
             Ok(answer) => M::answer(answer).unwrap_or(Err(lost)),
-            Err(NoAnswer::NoNode | NoAnswer::NotAsked) => Err(NotPermitted::Unavailable.into()),
+            Err(NoAnswer::NoNode | NoAnswer::Moving | NoAnswer::NotAsked) => Err(NotPermitted::Unavailable.into()),
             Err(NoAnswer::Lost) => Err(lost),
         }))
     }
@@ -167,42 +171,62 @@ impl Hub {
         question: RemoteQuestion,
         within: Duration,
     ) -> ResponseActFuture<Self, NodeAnswer> {
-        let first = self.ask_holder(server.clone(), question.clone(), (Duration::ZERO, within));
-        let again =
-            move |answered: NodeAnswer, hub: &mut Self, _: &mut Context<Self>| -> ResponseActFuture<Self, NodeAnswer> {
-                match answered {
-                    Ok(RemoteAnswer::NotHere) if question.is_command() => {
-                        hub.ask_holder(server, question, (ASKED_AGAIN_AFTER, within))
-                    }
-                    answered => Box::pin(ready(answered)),
-                }
-            };
-        Box::pin(first.then(again).map(|answered, _, _| match answered {
-            Ok(RemoteAnswer::NotHere) => Err(NoAnswer::NoNode),
-            answered => answered,
-        }))
-    }
-
-    fn ask_holder(
-        &mut self,
-        server: ServerId,
-        question: RemoteQuestion,
-        (pause, within): (Duration, Duration),
-    ) -> ResponseActFuture<Self, NodeAnswer> {
         let part = match &self.owned {
             Some(owned) if owned.fence(&server).is_none() => owned.part(&server).ok_or(NoAnswer::NotAsked),
             _ => Err(NoAnswer::NoNode),
         };
-        let part = match part {
-            Ok(part) => part,
-            Err(reason) => return Box::pin(ready(Err(reason))),
-        };
-        let paused = sleep(pause).into_actor(self);
-        Box::pin(paused.then(move |(), hub, _| hub.ask_part(part, server, question, within)))
+        match part {
+            Ok(part) => self.ask_part(part, server, question, within),
+            Err(reason) => Box::pin(ready(Err(reason))),
+        }
     }
 
-    /// The answer of the node that has this part.
+    /// The answer of the node that has this part, which may have passed on after a moment.
     pub(super) fn ask_part(
+        &mut self,
+        part: PartId,
+        server: ServerId,
+        question: RemoteQuestion,
+        within: Duration,
+    ) -> ResponseActFuture<Self, NodeAnswer> {
+        let first = self.ask_holder(part.clone(), server.clone(), question.clone(), within);
+        let again =
+            move |answered: NodeAnswer, hub: &mut Self, _: &mut Context<Self>| -> ResponseActFuture<Self, NodeAnswer> {
+                match answered {
+                    Err(NoAnswer::Moving) => {
+                        let paused = sleep(ASKED_AGAIN_AFTER).into_actor(hub);
+                        Box::pin(paused.then(move |(), hub: &mut Self, ctx: &mut Context<Self>| {
+                            hub.ask_again(part, server, question, within, ctx)
+                        }))
+                    }
+                    answered => Box::pin(ready(answered)),
+                }
+            };
+        Box::pin(first.then(again))
+    }
+
+    /// Likewise, of a part that may have come here meanwhile.
+    fn ask_again(
+        &mut self,
+        part: PartId,
+        server: ServerId,
+        question: RemoteQuestion,
+        within: Duration,
+        ctx: &mut Context<Self>,
+    ) -> ResponseActFuture<Self, NodeAnswer> {
+        if !self.has(&part) {
+            return self.ask_holder(part, server, question, within);
+        }
+        let answer = timeout(within, self.answer_to(&server, question, ctx));
+        Box::pin(answer.into_actor(self).map(|answer, _, _| answer.map_or(Err(NoAnswer::Lost), moving_if_not_here)))
+    }
+
+    /// True if this node has this part.
+    fn has(&self, part: &PartId) -> bool {
+        self.owned.as_ref().is_some_and(|owned| owned.ownership.fence(part).is_some())
+    }
+
+    fn ask_holder(
         &mut self,
         part: PartId,
         server: ServerId,
@@ -213,18 +237,21 @@ impl Hub {
         let holder = async move { timeout(FOUND_WITHIN, pool.read(move |db| held_parts::holder(db, &part))).await };
         Box::pin(holder.into_actor(self).then(move |holder, hub, _| {
             let process = match holder {
-                Ok(Ok(holder)) => holder.map(|holder| holder.process().to_owned()).ok_or(NoAnswer::NoNode),
+                Ok(Ok(Some(PartHolder::Node(node)))) => Ok(node.process().to_owned()),
+                Ok(Ok(Some(PartHolder::Free))) => Err(NoAnswer::Moving),
+                Ok(Ok(None)) => Err(NoAnswer::NoNode),
                 // While the database is away, nothing passes on.
                 Ok(Err(_)) | Err(_) => {
                     let known = hub.remote.as_mut().and_then(|remote| Some(remote.feed(&server)?.owner.clone()));
                     known.ok_or(NoAnswer::NotAsked)
                 }
             };
+            // One that is this node's by the database comes here soon.
             let sent =
-                process.and_then(|process| hub.send_question(server, &process, question).ok_or(NoAnswer::NoNode));
+                process.and_then(|process| hub.send_question(server, &process, question).ok_or(NoAnswer::Moving));
             async move {
                 match timeout(within, sent?).await {
-                    Ok(Ok(answer)) => Ok(answer),
+                    Ok(Ok(answer)) => moving_if_not_here(answer),
                     Ok(Err(_)) | Err(_) => Err(NoAnswer::Lost),
                 }
             }
@@ -305,7 +332,7 @@ impl Hub {
                 return Box::pin(async move { answer });
             }
             RemoteQuestion::Links { servers } => {
-                let known = self.known_links(&servers);
+                let known = self.links_for_another(&servers);
                 return Box::pin(async move { RemoteAnswer::Links(known.into_iter().collect()) });
             }
             RemoteQuestion::Online => {
@@ -313,7 +340,9 @@ impl Hub {
                 return Box::pin(async move { RemoteAnswer::Online(online.into_iter().collect()) });
             }
             RemoteQuestion::PushSession { user } => {
-                let sessions = self.remote.as_ref().and_then(|remote| remote.push_sessions.clone());
+                let is_here = self.has(&push_session(&user));
+                let here = self.remote.as_ref().filter(|_| is_here);
+                let sessions = here.and_then(|remote| remote.push_sessions.clone());
                 return Box::pin(async move {
                     let Some(sessions) = sessions else { return RemoteAnswer::NotHere };
                     let session = sessions.send(ReadPushSession { user }).await;
@@ -328,7 +357,11 @@ impl Hub {
         };
         match connection {
             Some(connection) => Box::pin(answer_of(connection, server.clone(), question)),
-            None => Box::pin(async { RemoteAnswer::NotHere }),
+            None => {
+                let is_here = self.owned.as_ref().is_some_and(|owned| owned.fence(server).is_some());
+                let answer = if is_here { answer_of_none(&question) } else { RemoteAnswer::NotHere };
+                Box::pin(async move { answer })
+            }
         }
     }
 
@@ -342,6 +375,27 @@ impl Hub {
                 let _ = answer.send(said);
             }
         }));
+    }
+}
+
+/// A node without what is asked for had it a moment ago, or has it in a moment.
+fn moving_if_not_here(answer: RemoteAnswer) -> NodeAnswer {
+    match answer {
+        RemoteAnswer::NotHere => Err(NoAnswer::Moving),
+        answer => Ok(answer),
+    }
+}
+
+/// The answer where the server is, without a game connection that knows anything.
+fn answer_of_none(question: &RemoteQuestion) -> RemoteAnswer {
+    match question {
+        RemoteQuestion::SayForChannel { .. } => RemoteAnswer::SaidForChannel(None),
+        RemoteQuestion::Devices => RemoteAnswer::Devices(Vec::new()),
+        RemoteQuestion::Raid { .. } => RemoteAnswer::Raid(None),
+        RemoteQuestion::Command { .. } => RemoteAnswer::Lines(None),
+        RemoteQuestion::Budget => RemoteAnswer::Budget(false),
+        // A game connection is started for a command, unless the service stops.
+        _ => RemoteAnswer::NotHere,
     }
 }
 

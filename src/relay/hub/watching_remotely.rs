@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::{Hub, finding::FindAnswer, handed_servers::HandedRight, remote_servers::KnownFeed};
 use crate::{
     cluster::node_mail::count_lost,
-    db::held_parts,
+    db::held_parts::{self, PartHolder},
     domain::ids::ServerId,
     relay::{
         client::server_lookup::{FindError, FoundServer},
@@ -118,7 +118,7 @@ impl Hub {
         let pool = self.context.pool.clone();
         let holder = async move { pool.read(move |db| held_parts::holder(db, &part)).await };
         Box::pin(holder.into_actor(self).map(move |holder, hub, _| -> Result<Option<FoundServer>, FindError> {
-            let holder = holder?.ok_or(FindError::NoNode)?;
+            let Some(PartHolder::Node(holder)) = holder? else { return Err(FindError::NoNode) };
             let feed = hub.feed_from(server, holder.process(), &allowed).ok_or(FindError::NoNode)?;
             Ok(Some(FoundServer { feed: feed.into(), allowed, is_of_now }))
         }))

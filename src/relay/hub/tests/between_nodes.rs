@@ -3,12 +3,15 @@
 use std::cell::Cell;
 
 use super::{
-    nodes::{Nodes, carry_unless},
+    nodes::{Nodes, carry_unless, node, take},
     *,
 };
 use crate::{
     cluster::node_mail::Letter,
-    db::incidents::{self, LedgerWrite},
+    db::{
+        held_parts,
+        incidents::{self, LedgerWrite},
+    },
     domain::world_event::{EventKind, WorldEvent},
     relay::remote::remote_message::{RemoteContent, RemoteMessage},
 };
@@ -57,5 +60,59 @@ fn an_acknowledgement_that_another_node_brings_to_the_ledger_is_shown() {
         sleep(Duration::from_secs(1)).await;
         let text = received(&client);
         assert!(text.contains(&incident) && text.contains("alice"), "{text}");
+    });
+}
+
+#[test]
+fn a_server_that_is_on_its_way_to_a_node_is_asked_for_once_more_and_is_not_taken_for_none() {
+    simulated(async {
+        let Nodes { relay, hub, here, there, routes } = Nodes::start().await;
+        actix::spawn(carry_unless(routes, |_| false));
+        let devices = || hub.send(ReadDevices { server: "one".into() });
+        let all_refuse = async |when: &str| {
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(devices().await.unwrap().map(|devices| devices.len()), Err(Unanswered), "{when}");
+            let find = FindRaid { server: "one".into(), incident: "unknown".to_owned() };
+            assert_eq!(hub.send(find).await.unwrap(), Err(Unanswered), "{when}");
+            let wish = Wish { value: None, by: "alice".into() };
+            let toggle = UserCommand { server: "one".into(), toggle: DeviceToggle { device: "7".into(), wish } };
+            assert_eq!(hub.send(toggle).await.unwrap(), Err(CommandError::Unavailable), "{when}");
+            let links = hub.send(LinkStatuses { servers: vec!["one".into()] }).await.unwrap();
+            let reasons: Vec<_> = links.into_values().map(|link| link.reason).collect();
+            assert_eq!(reasons, [Some(LinkReason::NodeSilent)], "{when}");
+        };
+        here.seat([]);
+        all_refuse("the node that has it by the database has it no longer").await;
+        let right = relay.write(|db| held_parts::of_node(db, &"here-1".into())).remove(0);
+        assert!(relay.write(|db| held_parts::release(db, &right)));
+        all_refuse("no node has it").await;
+        let answer = actix::spawn(devices());
+        sleep(Duration::from_millis(500)).await;
+        let right = take(&relay, "one", "there-1");
+        there.seat([right.clone()]);
+        assert_eq!(answer.await.unwrap().unwrap().map(|devices| devices.len()), Ok(0), "it has come here");
+        there.seat([]);
+        all_refuse("the node itself does not know yet that it has it").await;
+        let answer = actix::spawn(devices());
+        sleep(Duration::from_millis(500)).await;
+        here.seat([take(&relay, "one", "here-1")]);
+        assert_eq!(answer.await.unwrap().unwrap().map(|devices| devices.len()), Ok(0), "it has come to the other node");
+    });
+}
+
+#[test]
+fn of_a_server_that_no_one_watches_its_node_says_at_once_that_it_knows_nothing() {
+    simulated(async {
+        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
+        let relay = Relay::start_on_node(GameLinkPolicy::Subscribed, &["one"], |_| {}, Some(node_here));
+        let hub = relay.hub_of(node_there);
+        here.seat([take(&relay, "one", "here-1")]);
+        there.seat([]);
+        sleep(Duration::from_secs(10)).await;
+        actix::spawn(carry_unless([("here", route), ("there", route_there)], |_| false));
+        let devices = hub.send(ReadDevices { server: "one".into() }).await.unwrap();
+        assert_eq!(devices.map(|devices| devices.len()), Ok(0));
+        let find = FindRaid { server: "one".into(), incident: "unknown".to_owned() };
+        assert_eq!(hub.send(find).await.unwrap(), Ok(None));
     });
 }

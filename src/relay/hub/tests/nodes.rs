@@ -122,7 +122,9 @@ fn a_node_has_the_links_of_its_game_servers_only() {
         let (_subscription, socket, _client) = watch(&worker, "one").await;
         seat.seat([take(&relay, "two", "here")]);
         sleep(Duration::from_secs(20)).await;
-        assert!(relay.outside.dials("two") > 0 && relay.status("one").await.is_none());
+        assert!(relay.outside.dials("two") > 0);
+        let reason = relay.status("one").await.and_then(|link| link.reason);
+        assert_eq!(reason, Some(LinkReason::NodeSilent), "by the database it is still here");
         assert_eq!(socket.closing(), None, "its subscription looks for the node that has the server");
         assert_eq!((Arc::strong_count(&right), relay.outside.open.load(Ordering::Relaxed)), (1, 1));
     });
@@ -445,6 +447,8 @@ fn a_push_session_is_read_at_the_node_that_has_it() {
         assert_eq!(read(&hub, "alice").await.unwrap(), Ok("connected".into()));
         assert_eq!(read(&hub, "bob").await.unwrap(), Ok(Value::Null), "no node has it");
         assert_eq!(read(&relay.hub, "alice").await.unwrap(), Ok(Value::Null), "it is here: its push worker is asked");
+        here.seat([]);
+        assert_eq!(read(&hub, "alice").await.unwrap(), Err(Unanswered), "it is on its way");
     });
 }
 
