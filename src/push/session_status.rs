@@ -64,6 +64,8 @@ pub enum SessionFault {
     Database,
     /// A push is not stored yet: that is tried again, while the session goes on.
     PushNotStored,
+    /// The node that has the session does not answer: there may be one.
+    NodeSilent,
     /// A panic of our own; the session is started again.
     OurFault,
 }
@@ -77,6 +79,19 @@ pub struct PushSession {
     pub last_heartbeat_at: Option<Timestamp>,
     pub last_message_at: Option<Timestamp>,
     pub last_error: Option<SessionFault>,
+}
+
+impl PushSession {
+    /// The session at a node that does not answer.
+    pub fn at_silent_node(since: Timestamp) -> Self {
+        let (state, last_error) = (PushState::Connecting, Some(SessionFault::NodeSilent));
+        Self { state, since, last_heartbeat_at: None, last_message_at: None, last_error }
+    }
+
+    /// True if its node does not answer.
+    pub fn is_unknown(&self) -> bool {
+        self.last_error == Some(SessionFault::NodeSilent)
+    }
 }
 
 /// The status of one supervised session. Neither side ever waits for the other.

@@ -72,7 +72,8 @@ pub(in crate::api) struct PushCredentialView {
     /// The push session: `connecting`, `connected`, `unreachable`, `refresh_needed` or `unreadable`, since when,
     /// and the times of its last heartbeat and message. `lastError` is `unresolved`, `no_connection`,
     /// `untrusted_certificate`, `timed_out`, `login_refused`, `service_fault`, `protocol`, `closed`, `connection_broke`,
-    /// `silent`, `unusable_bundle`, `unknown_key` (the operator repairs it), `lost_bundle`, `database`, `push_not_stored` or null.
+    /// `silent`, `unusable_bundle`, `unknown_key` (the operator repairs it), `lost_bundle`, `database`, `push_not_stored`,
+    /// `node_silent` (the part of the service that has the session does not answer, and its state is not known) or null.
     #[schema(value_type = Option<Object>)]
     session: Option<PushSession>,
     /// The registration that the service makes itself; absent without one.

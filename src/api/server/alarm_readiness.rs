@@ -132,9 +132,10 @@ pub async fn get(
     let link_path = PathReadiness::of_link(link.as_ref(), has_alarm, is_exhausted);
     let push_path = PathReadiness::of_push(push.as_ref(), refusal.is_some(), unmatched);
     let ready = link_path.up || push_path.up;
-    if !ready && link.is_some_and(|link| link.reason == Some(LinkReason::NodeSilent)) {
+    let is_link_unknown = link.is_some_and(|link| link.reason == Some(LinkReason::NodeSilent));
+    if !ready && (is_link_unknown || push.is_some_and(|push| push.is_unknown())) {
         // Perhaps it would be.
-        return Err(ApiError::Unavailable("the node that has the link does not answer".into()));
+        return Err(ApiError::Unavailable("the node that has the link or the push session does not answer".into()));
     }
     Ok(HttpResponse::Ok().json(AlarmReadiness {
         ready,
@@ -214,6 +215,9 @@ impl PathReadiness {
     /// The owner's push session; `unmatched` is the last alarm of a game server that is not paired, and when it came.
     fn of_push(push: Option<&PushSession>, is_refused: bool, unmatched: Option<(String, Timestamp)>) -> Self {
         let advice = match push.map(|push| push.state) {
+            _ if push.is_some_and(PushSession::is_unknown) => Some(
+                "The part of our service that has the push session does not answer: look again in a moment.".into(),
+            ),
             Some(PushState::Connected) if is_refused => Some(
                 "The newest push credential was refused, and an older one is still in use: run the helper again and \
                  upload a new one."
@@ -244,5 +248,21 @@ impl PathReadiness {
             since: push.map(|push| push.since),
             advice,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::now;
+
+    #[test]
+    fn a_push_session_at_a_node_that_does_not_answer_is_not_taken_for_none() {
+        let session = PushSession::at_silent_node(now());
+        let PathReadiness { up, advice, .. } = PathReadiness::of_push(Some(&session), false, None);
+        assert!(!up && session.is_unknown());
+        assert!(advice.is_some_and(|advice| advice.contains("look again in a moment")));
+        let shown = serde_json::to_value(session).unwrap();
+        assert_eq!((&shown["state"], &shown["lastError"]), (&"connecting".into(), &"node_silent".into()));
     }
 }
