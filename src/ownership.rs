@@ -33,7 +33,8 @@ use crate::{
         ids::{NodeId, PartId},
     },
     ownership::{
-        needed_parts::{PUSH, all_parts, is_listed},
+        needed_parts::PUSH,
+        part_listing::{ListedParts, PartListing},
         part_moves::PartMoves,
     },
 };
@@ -41,13 +42,12 @@ use crate::{
 pub mod needed_parts;
 mod next_process;
 pub mod nodes;
+mod part_listing;
 mod part_moves;
 pub mod sweeps;
 
 /// Time between two looks at the parts that no live node has.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Time between two looks at everything: at what is paired, and at what this node has by the database.
-const LIST_EVERY: Duration = Duration::from_secs(60);
 /// Time between two looks at the nodes that have something: shorter than a lease.
 const HOLDERS_EVERY: Duration = Duration::from_secs(5);
 /// Time for what is done for a part that is given up. After that its writes are refused.
@@ -210,7 +210,7 @@ pub struct PartKeeper {
     /// Nodes that have something by the database, for the lease.
     holders: watch::Sender<BTreeSet<NodeId>>,
     holders_read_at: Option<Instant>,
-    listed_at: Option<Instant>,
+    listing: PartListing,
     /// A change had no answer, and may have given this node more than it knows.
     is_unsure: bool,
 }
@@ -258,7 +258,7 @@ impl PartKeeper {
             untaken: BTreeMap::new(),
             holders,
             holders_read_at: None,
-            listed_at: None,
+            listing: PartListing::default(),
             is_unsure: false,
         }
     }
@@ -293,8 +293,8 @@ impl PartKeeper {
         }
     }
 
-    /// Waits for the time of the next look, or for news of the nodes. Meanwhile, `if_well`, parts are freed as soon as what is
-    /// done for them ends.
+    /// Waits for the time of the next look, for news of the nodes, or for the end of a look at everything. Meanwhile,
+    /// `if_well`, parts are freed as soon as what is done for them ends.
     async fn until_next_look(&mut self, mut if_well: bool) {
         let next_look = Instant::now() + LOOK_EVERY;
         loop {
@@ -304,8 +304,9 @@ impl PartKeeper {
                     Ok(()) => return,
                     Err(_) => pending::<()>().await,
                 },
+                listed = self.listing.ended() => return self.end_listing(listed, Instant::now()),
                 () = sleep(ENDING_LOOK_EVERY), if if_well && self.holds() && !self.ending.is_empty() => {
-                    if_well = went_well(self.release(Instant::now()).await);
+                    if_well = went_well(self.release(Instant::now()).await.map(drop));
                 }
             }
         }
@@ -317,6 +318,21 @@ impl PartKeeper {
 
     /// Takes and gives up what is due. After a failure the next look goes on.
     async fn look(&mut self, now: Instant) -> Result<(), DbError> {
+        // Before all that may take its time: the parts of a node that has died wait.
+        self.take(now).await?;
+        if self.is_unsure {
+            let node = self.node.clone();
+            let own = self.pool.read(move |db| held_parts::of_node(db, &node)).await?;
+            self.is_unsure = false;
+            self.keep_only(&own);
+            self.hold(own);
+        }
+        if self.release(now).await? {
+            self.take(now).await?;
+        }
+        while self.note().await? {
+            self.take(now).await?;
+        }
         if is_due(self.holders_read_at, HOLDERS_EVERY, now) {
             let holders = self.pool.read(held_parts::holders).await?;
             self.holders.send_if_modified(|known| {
@@ -326,62 +342,46 @@ impl PartKeeper {
             });
             self.holders_read_at = Some(now);
         }
-        if is_due(self.listed_at, LIST_EVERY, now) {
-            let held: BTreeSet<PartId> =
-                self.seat.held.borrow().keys().filter(|part| is_listed(part)).cloned().collect();
-            let listed = self.pool.read(move |db| {
-                let all = all_parts(db)?;
-                let unneeded: BTreeSet<PartId> = &held - &all;
-                Ok((held_parts::missing(db, all)?, unneeded))
-            });
-            let (missing, unneeded) = listed.await?;
-            self.unnoted.extend(missing);
-            self.give_up(unneeded, now);
-            self.is_unsure = true;
-            self.listed_at = Some(now);
-        }
-        self.note().await?;
-        if self.is_unsure {
-            let node = self.node.clone();
-            let own = self.pool.read(move |db| held_parts::of_node(db, &node)).await?;
-            self.is_unsure = false;
-            self.keep_only(&own);
-            self.hold(own);
-        }
-        self.release(now).await?;
-        self.take(now).await?;
         self.begin_moves(now);
+        self.listing.begin_if_due(&self.pool, self.seat.held.borrow().keys(), now);
         Ok(())
     }
 
-    /// Notes the parts that are wanted, for all nodes to see.
-    async fn note(&mut self) -> Result<(), DbError> {
+    fn end_listing(&mut self, ListedParts { missing, unneeded }: ListedParts, now: Instant) {
+        self.unnoted.extend(missing);
+        self.give_up(unneeded, now);
+        self.is_unsure = true;
+    }
+
+    /// Notes some of the parts that are wanted, for all nodes to see; true if there were any.
+    async fn note(&mut self) -> Result<bool, DbError> {
         while let Ok(part) = self.seat.wanted.try_recv() {
             self.unnoted.insert(part);
         }
-        while !self.unnoted.is_empty() {
-            let parts: BTreeSet<PartId> = self.unnoted.iter().take(AT_ONCE).cloned().collect();
-            let (noted, now) = (parts.clone(), self.clock.now());
-            self.pool.write(move |db| held_parts::note(db, &noted, now)).await?;
-            self.unnoted.retain(|part| !parts.contains(part));
+        let parts: BTreeSet<PartId> = self.unnoted.iter().take(AT_ONCE).cloned().collect();
+        if parts.is_empty() {
+            return Ok(false);
         }
-        Ok(())
+        let (noted, now) = (parts.clone(), self.clock.now());
+        self.pool.write(move |db| held_parts::note(db, &noted, now)).await?;
+        self.unnoted.retain(|part| !parts.contains(part));
+        Ok(true)
     }
 
-    /// Lets others take the parts for which nothing is done here any longer.
-    async fn release(&mut self, now: Instant) -> Result<(), DbError> {
+    /// Lets others take the parts for which nothing is done here any longer; true if there were any.
+    async fn release(&mut self, now: Instant) -> Result<bool, DbError> {
         let ended = self.ending.iter().filter(|part| part.has_ended(now));
         // The numbers of a deleted part begin again: not while its right is used.
         let ended = ended.map(|part| (Fence::clone(&part.fence), part.is_unneeded && part.is_unused()));
         // In the order in which all nodes change them.
         let ended: BTreeMap<Fence, bool> = ended.collect();
         if ended.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let (given_up, now) = (ended.clone(), self.clock.now());
         self.pool.write(move |db| needed_parts::give_up(db, given_up, now)).await?;
         self.ending.retain(|part| !ended.contains_key(&*part.fence));
-        Ok(())
+        Ok(true)
     }
 
     /// Gives up the parts that neither this look at everything has found nor the one before: a pairing that is just being made
@@ -416,9 +416,9 @@ impl PartKeeper {
             }
             let parts: BTreeSet<PartId> = parts.iter().cloned().collect();
             let (gone, node, now) = (gone.clone(), self.node.clone(), self.clock.now());
-            self.is_unsure = true;
+            let was_unsure = std::mem::replace(&mut self.is_unsure, true);
             let taken = self.pool.write(move |db| held_parts::take(db, &parts, &gone, &node, now)).await?;
-            self.is_unsure = false;
+            self.is_unsure = was_unsure;
             self.hold(taken);
         }
         Ok(())

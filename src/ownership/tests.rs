@@ -2,9 +2,10 @@ mod several_nodes;
 
 use std::ops::Range;
 
+use diesel::{RunQueryDsl as _, sql_query};
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{needed_parts::push_session, *};
+use super::{needed_parts::push_session, part_listing::LIST_EVERY, *};
 use crate::{
     db::{
         engine::pool::Db,
@@ -41,8 +42,14 @@ impl TestNode {
         self.view.send_replace(NodeView { holds_until, live: nodes(live), gone: nodes(gone) });
     }
 
+    /// Looks, and once more after what a look at everything has found, if that is due.
     async fn look(&mut self, at: Instant) {
         self.keeper.look(at).await.unwrap();
+        if self.keeper.listing.is_under_way() {
+            let listed = self.keeper.listing.ended().await;
+            self.keeper.end_listing(listed, at);
+            self.keeper.look(at).await.unwrap();
+        }
     }
 
     /// The parts for which it may write.
@@ -230,6 +237,28 @@ fn a_node_whose_lease_has_ended_sees_no_part_that_waits() {
             view.send_replace(NodeView::default());
             let (end, _seat) = timeout(within, task).await.unwrap().unwrap();
             assert_eq!((end, *ownership.untaken_since.borrow()), (NodeEnd::Lost, None));
+        });
+    });
+}
+
+#[test]
+fn parts_of_a_dead_node_do_not_wait_for_a_look_at_everything() {
+    testing::on_each_database(|pool| {
+        let parts = pair(pool, 1..25);
+        actix::System::new().block_on(async {
+            let ([mut one, mut two], began) = (["one", "two"].map(|name| TestNode::start(pool, name)), Instant::now());
+            for node in [&mut one, &mut two] {
+                node.sees(&["one", "two"], &[]);
+                node.look(began).await;
+            }
+            assert_ne!(one.parts(), parts);
+            // From now on it would fail.
+            let rename = |db: &mut Db| Ok(sql_query("ALTER TABLE push_credentials RENAME TO away").execute(db)?);
+            pool.write_blocking(rename).unwrap();
+            one.sees(&["one"], &["two"]);
+            one.keeper.look(began + LIST_EVERY).await.unwrap();
+            assert_eq!(one.parts(), parts);
+            assert!(one.keeper.listing.is_under_way());
         });
     });
 }
