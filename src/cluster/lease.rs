@@ -17,9 +17,10 @@ pub struct LeaseTimes {
 }
 
 impl LeaseTimes {
-    /// The times of nodes. Three attempts fit into a lease, and a node that died is replaced within 15 s.
+    /// The times of nodes. After a renewal that was due and failed there are 5 s for others: servers of NATS that choose
+    /// another leader take most of that. A node that died is replaced within 15 s: `docs/scale.md` adds up why.
     pub const NODES: Self =
-        Self { lease: Duration::from_secs(9), renew_every: Duration::from_secs(3), margin: Duration::from_secs(1) };
+        Self { lease: Duration::from_secs(8), renew_every: Duration::from_secs(2), margin: Duration::from_secs(1) };
 
     /// For so long after the write that renewed it the holder has its lease.
     pub fn held_for(self) -> Duration {
@@ -82,9 +83,9 @@ mod tests {
     #[test]
     fn a_lease_ends_a_margin_before_it_passes_and_leaves_room_for_attempts() {
         let lease = HeldLease::written(7, after(100));
-        assert_eq!((lease.renew_at(TIMES), lease.ends_at(TIMES)), (after(103), after(108)));
-        assert!(lease.holds(TIMES, after(108) - Duration::from_millis(1)) && !lease.holds(TIMES, after(108)));
+        assert_eq!((lease.renew_at(TIMES), lease.ends_at(TIMES)), (after(102), after(107)));
+        assert!(lease.holds(TIMES, after(107) - Duration::from_millis(1)) && !lease.holds(TIMES, after(107)));
         assert!(TIMES.passes_after() > TIMES.held_for() + TIMES.margin);
-        assert!(TIMES.renew_every * 2 < TIMES.held_for(), "a renewal that fails is tried again");
+        assert!(TIMES.held_for() >= TIMES.renew_every + after(5), "a renewal that fails is tried again");
     }
 }

@@ -19,9 +19,9 @@ use crate::{
 
 /// Time for which a call of the store is waited for.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
-/// Time between two looks at the others.
+/// Longest time between two looks at the others.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Pause before a renewal that failed is tried again.
+/// Pause before a renewal or a mark that failed is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// The nodes as this one sees them.
@@ -116,11 +116,15 @@ impl<S: LeaseStore> NodeLease<S> {
                 return NodeEnd::Lost;
             }
             self.publish();
+            let awaited = self.awaits_renewal();
             if let Some(end) = self.look().await {
                 return end;
             }
             self.publish();
-            sleep(self.pause()).await;
+            // A node that was just seen to be marked is gone with the next renewal.
+            if awaited || !self.awaits_renewal() {
+                sleep(self.pause()).await;
+            }
         }
     }
 
@@ -138,16 +142,21 @@ impl<S: LeaseStore> NodeLease<S> {
         self.held.is_some() && self.holding().is_none()
     }
 
-    fn is_due(&self) -> bool {
-        self.held
-            .is_none_or(|held| self.now() >= held.renew_at(self.times) || self.peers.awaits_renewal(held.sent_at()))
+    /// True if a mark counts once the lease is renewed.
+    fn awaits_renewal(&self) -> bool {
+        self.held.is_some_and(|held| self.peers.awaits_renewal(held.sent_at()))
     }
 
+    fn is_due(&self) -> bool {
+        self.held.is_none_or(|held| self.now() >= held.renew_at(self.times)) || self.awaits_renewal()
+    }
+
+    /// Time until the next renewal or look. The next look is when the wait for another node is over, if that is sooner.
     fn pause(&self) -> Duration {
-        match self.held {
-            Some(held) if !self.is_due() => held.renew_at(self.times).saturating_sub(self.now()).min(LOOK_EVERY),
-            _ => AGAIN_AFTER,
-        }
+        let Some(held) = self.held.filter(|_| !self.is_due()) else { return AGAIN_AFTER };
+        let now = self.now();
+        let over_in = self.peers.next_over(self.times, now).map(|at| at.saturating_sub(now).max(AGAIN_AFTER));
+        held.renew_at(self.times).saturating_sub(now).min(LOOK_EVERY).min(over_in.unwrap_or(LOOK_EVERY))
     }
 
     async fn renew(&mut self) -> Option<NodeEnd> {

@@ -116,6 +116,16 @@ impl Peers {
         self.0.iter().filter(|(_, seen)| is_gone(seen)).map(|(node, _)| node.clone()).collect()
     }
 
+    /// When the wait for one of them is over that is not gone yet: in the past for one that is overdue.
+    pub fn next_over(&self, times: LeaseTimes, now: Duration) -> Option<Duration> {
+        let is_waited_for = |seen: &&SeenPeer| match seen.state {
+            PeerState::Live => true,
+            PeerState::Left => false,
+            PeerState::Dead => !seen.is_over(times, now),
+        };
+        self.0.values().filter(is_waited_for).map(|seen| seen.alive_at + times.passes_after()).min()
+    }
+
     /// True if a mark waits for the next renewal of the own lease.
     pub fn awaits_renewal(&self, renewed_at: Duration) -> bool {
         self.0.values().any(|seen| seen.marked_at.is_some_and(|marked_at| marked_at >= renewed_at))

@@ -19,7 +19,7 @@
 //!   one node that is a fault, too.
 //! - The number of a part rises with each node that has it, in the end each part is at a live node, and each game server has
 //!   links from that node alone. Two nodes whose writes both land would make a second incident, or a second announcement.
-//! - Links that were lost with a node are made again within a minute. The figure is a lease (9 s) and a few seconds, and it is
+//! - Links that were lost with a node are made again within a minute. The figure is a lease (8 s) and a few seconds, and it is
 //!   printed: PostgreSQL or NATS may be away at that very time.
 //! - All dashboards of a paired server, at whichever node, have the same state of it: all of its sections, with the same epoch and
 //!   sequence number. Nothing is left out of the comparison.

@@ -52,7 +52,7 @@ impl FaultKind {
         !matches!(self, Self::FreezePostgres | Self::RestartNats)
     }
 
-    /// The shortest and the longest one, milliseconds: for servers of NATS, time until each is started again. A lease is nine
+    /// The shortest and the longest one, milliseconds: for servers of NATS, time until each is started again. A lease is eight
     /// seconds.
     fn lasts(self) -> (u64, u64) {
         match self {

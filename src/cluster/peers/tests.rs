@@ -24,14 +24,16 @@ fn a_node_that_does_not_renew_is_overdue_and_gone_after_the_mark_and_a_renewal()
     look(&mut peers, 4, after(0));
     look(&mut peers, 5, after(3));
     look(&mut peers, 5, after(11));
-    assert_eq!(peers.overdue(TIMES, after(12)), [], "drift counts");
-    assert_eq!(peers.overdue(TIMES, after(13)), [("one".into(), 5)]);
+    assert_eq!(peers.overdue(TIMES, after(11)), [], "drift counts");
+    assert_eq!(peers.next_over(TIMES, after(11)), Some(after(3) + TIMES.passes_after()));
+    assert_eq!(peers.overdue(TIMES, after(12)), [("one".into(), 5)]);
     assert_eq!(peers.live(), nodes(&["one"]));
     peers.marked(&"one".into(), 9, after(13));
     assert_eq!((peers.live(), peers.overdue(TIMES, after(13))), (nodes(&[]), vec![]));
     assert!(peers.awaits_renewal(after(13)) && !peers.awaits_renewal(after(14)));
     assert_eq!(peers.gone(TIMES, after(13), after(14)), nodes(&[]), "the own lease was not renewed since");
     assert_eq!(peers.gone(TIMES, after(14), after(14)), nodes(&["one"]));
+    assert_eq!(peers.next_over(TIMES, after(14)), None, "no one is waited for");
     look(&mut peers, 10, after(15));
     assert_eq!(peers.live(), nodes(&[]), "dead is final");
 }
@@ -72,6 +74,7 @@ fn the_mark_of_another_node_counts_after_the_own_wait() {
     peers.see(&[entry("one", 3, PeerState::Live)], &none, after(6));
     peers.see(&[entry("one", 4, PeerState::Dead)], &none, after(10));
     assert_eq!(peers.gone(TIMES, after(12), after(12)), nodes(&[]));
+    assert_eq!(peers.next_over(TIMES, after(12)), Some(after(6) + TIMES.passes_after()));
     assert_eq!(peers.gone(TIMES, after(15), after(16)), nodes(&["one"]));
     peers.forget_all();
     assert_eq!(peers.gone(TIMES, after(15), after(16)), nodes(&[]));
