@@ -7,6 +7,7 @@ pub mod device_news;
 pub mod disabled_warnings;
 pub mod early;
 pub mod early_messages;
+pub mod early_outcomes;
 pub mod emergencies;
 pub mod expiry_warnings;
 pub mod figures;

@@ -3,7 +3,8 @@
 //! All that follows, such as the next steps and attempts, begins when the database has the alarm: its rows get the outcomes
 //! by the [ids of the messages](crate::db::notices::message_id).
 //!
-//! One node of several has the worker, and it alone knows that nothing came of an alarm that is stored.
+//! One node of several has the worker, and it alone knows that nothing came of an alarm that is stored. The outcomes of messages
+//! that another node has sent early are stored [there](super::early_outcomes).
 
 use std::{
     cell::RefCell,
@@ -22,6 +23,7 @@ use tokio::{
 use crate::{
     channels::{
         attempt::{Attempted, attempt},
+        early_outcomes,
         sender::Channels,
     },
     db::{
@@ -70,7 +72,11 @@ const WAITS: TimeDelta = TimeDelta::minutes(1);
 /// Works until it is aborted.
 pub async fn run(channels: Arc<Channels>, ownership: Option<Ownership>) {
     let known = RefCell::default();
-    tokio::join!(remember(&channels, &known), send(channels.clone(), &known, ownership));
+    tokio::join!(
+        remember(&channels, &known),
+        send(channels.clone(), &known, ownership.clone()),
+        early_outcomes::run(&channels, ownership),
+    );
 }
 
 /// Keeps in memory who is reached.

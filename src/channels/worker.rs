@@ -2,7 +2,7 @@
 //! transactions, and keeps in memory only the messages that have a turn in a [lane](ChannelLane).
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
@@ -16,20 +16,16 @@ use tokio::{
 use crate::{
     channels::{
         attempt::{Attempted, attempt, kind_at_origin},
-        figures, outcomes,
+        early_outcomes, figures, outcomes,
         reached_users::{MinuteReport, ReachedUsers},
         sender::Channels,
     },
     db::{
-        channels,
-        early_changes::EndedWay,
-        emergencies::OrphanedEmergency,
         engine::{error::DbError, pool::Db},
-        merged_notices,
         notice_messages::{self, DueMessages, HeldMessages, SendableMessage},
         notice_steps::{self, StepsMade, TooLateMessage},
         notice_subjects::NoticeSubject,
-        notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery, NoticeKey},
+        notices::{self, DeliveryOutcome, EndedAttempt, NoticeKey},
         query_failures::log_failure,
     },
     domain::{
@@ -209,7 +205,7 @@ impl Worker {
             let (count, now) = (outcomes.len(), self.channels.clock.now());
             let (pool, orphaned) = (&self.channels.pool, &self.channels.orphaned);
             let free = outcomes::store(pool, orphaned, &outcomes, now).await?;
-            self.note_gone_stored(&outcomes);
+            early_outcomes::note_gone_stored(&self.channels, &outcomes);
             self.ended.drain(..count);
             free.iter().for_each(|channel| self.turns.give_back(channel));
             self.channels.news.notify_waiters();
@@ -217,80 +213,10 @@ impl Worker {
         Ok(())
     }
 
-    /// The database has these outcomes: a channel that is gone is so for all who read it from now on, and for a memory from
-    /// before.
-    fn note_gone_stored(&self, stored: &[EndedAttempt]) {
-        for EndedAttempt { channel, .. } in stored.iter().filter(|attempt| attempt.is_gone()) {
-            self.channels.early_alarms.changes.end(EndedWay::Channel(channel.id()));
-            self.channels.gone.note_stored(channel);
-        }
-    }
-
     /// Stores what came of messages that were sent early, as far as their rows are there by now, or are made by no step.
     async fn store_early(&mut self) -> Result<(), DbError> {
-        let ended = self.channels.early.ended();
-        for batch in ended.chunks(BATCH) {
-            let ids: Vec<String> = batch.iter().map(|attempt| attempt.delivery.id.clone()).collect();
-            let rows = self.channels.pool.read(move |db: &mut Db| notices::stored(db, &ids)).await?;
-            let mut rows: HashMap<String, NoticeDelivery> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
-            let sent = batch.iter().map(|attempt| &attempt.delivery);
-            let made = self.make_sent(sent.filter(|sent| !rows.contains_key(&sent.id)).cloned().collect()).await?;
-            rows.extend(made.into_iter().map(|row| (row.id.clone(), row)));
-            let unmade = || batch.iter().filter(|attempt| !rows.contains_key(&attempt.delivery.id));
-            let incidents: BTreeSet<String> = unmade().map(|attempt| attempt.delivery.incident_id.clone()).collect();
-            let parts = self.channels.pool.read(move |db: &mut Db| merged_notices::parts_among(db, &incidents)).await?;
-            self.forget_gone(unmade()).await?;
-            let of_row = |attempt: &EndedAttempt| {
-                // One of a part has a row of the whole by now, or gets one.
-                let of_part = || parts.contains_key(&attempt.delivery.incident_id).then_some(&attempt.delivery);
-                let delivery = rows.get(&attempt.delivery.id).or_else(of_part)?.clone();
-                Some(EndedAttempt { delivery, ..attempt.clone() })
-            };
-            let stored: Vec<EndedAttempt> = batch.iter().filter_map(of_row).collect();
-            if stored.is_empty() {
-                continue;
-            }
-            let now = self.channels.clock.moment();
-            outcomes::store(&self.channels.pool, &self.channels.orphaned, &stored, now.stamp).await?;
-            self.note_gone_stored(&stored);
-            stored.iter().for_each(|attempt| self.report_outcome(attempt, now));
-            self.channels.early.note_stored(&stored, now);
-            self.channels.news.notify_waiters();
-        }
-        Ok(())
-    }
-
-    /// Forgets those of these messages, sent early, whose channels were deleted: no row of them comes. What repeats there is
-    /// ended.
-    async fn forget_gone(&self, sent: impl Iterator<Item = &EndedAttempt>) -> Result<(), DbError> {
-        let mut sent: Vec<EndedAttempt> = sent.cloned().collect();
-        if sent.is_empty() {
-            return Ok(());
-        }
-        let ids: Vec<String> = sent.iter().map(|attempt| attempt.channel.id.clone()).collect();
-        let read = move |db: &mut Db| channels::get_all(db, &ids.iter().map(String::as_str).collect::<Vec<_>>());
-        let known: BTreeSet<String> =
-            self.channels.pool.read(read).await?.into_iter().map(|channel| channel.id).collect();
-        sent.retain(|attempt| !known.contains(&attempt.channel.id));
-        let now = self.channels.clock.moment();
-        self.channels.orphaned.add(sent.iter().filter_map(|one| OrphanedEmergency::begun_by(one, now.stamp)));
-        self.channels.early.note_stored(&sent, now);
-        self.channels.news.notify_waiters();
-        Ok(())
-    }
-
-    /// Makes rows for the messages among these, sent early, that no step makes later. Returns these.
-    async fn make_sent(&self, sent: Vec<NoticeDelivery>) -> Result<Vec<NoticeDelivery>, DbError> {
-        let (pool, now) = (&self.channels.pool, self.channels.clock.now());
-        if sent.is_empty() {
-            return Ok(Vec::new());
-        }
-        let passed = pool.read(move |db: &mut Db| notices::passed_by_steps(db, &sent, now)).await?;
-        if !passed.is_empty() {
-            let rows = passed.clone();
-            pool.write(move |db: &mut Db| notices::insert_sent(db, &rows, now)).await?;
-        }
-        Ok(passed)
+        let channels = self.channels.clone();
+        early_outcomes::store(&channels, |attempt, now| self.report_outcome(attempt, now)).await
     }
 
     /// True if further steps may be due.

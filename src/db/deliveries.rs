@@ -1,5 +1,7 @@
 //! Messages of notices, as their users are shown them. [`notices`](crate::db::notices) queues them and stores how they end.
 
+use std::collections::BTreeSet;
+
 use diesel::prelude::*;
 
 use crate::{
@@ -53,4 +55,12 @@ pub fn list(db: &mut Db, incident: &str, user: &UserId) -> Result<Vec<StoredDeli
         .filter(deliveries::round.ge(0));
     let ordered = of_notice.order((deliveries::queued_at, deliveries::round, deliveries::channel_id));
     Ok(ordered.select(StoredDelivery::as_select()).load(db)?)
+}
+
+/// The ids among these of messages that were taken, as far as that is stored.
+pub fn accepted(db: &mut Db, ids: &[String]) -> Result<BTreeSet<String>, DbError> {
+    let accepted = deliveries::table
+        .filter(deliveries::id.eq_any(ids))
+        .filter(deliveries::state.eq(NoticeDeliveryState::Accepted.word()));
+    Ok(accepted.select(deliveries::id).load::<String>(db)?.into_iter().collect())
 }

@@ -359,6 +359,61 @@ fn a_stored_alarm_of_a_node_without_the_worker_rings_there_only() {
     testing::on_each_database(|pool| actix::System::new().block_on(leave_what_is_stored_to_the_worker(pool)));
 }
 
+/// Rings at a node, while the worker, which is at another one, makes the rows.
+async fn store_outcomes_without_the_worker(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    receiver.worker.abort();
+    let sending = receiver.ring_from_memory(pool).await;
+    let (_seat, ownership) = NodeSeat::new("here");
+    let channels = receiver.channels.clone();
+    let storing = actix::spawn(async move { early_outcomes::run(&channels, Some(ownership)).await });
+    receiver.ring("raid", 0..USERS);
+    let now = receiver.clock.now();
+    pool.write_blocking(|db| notice_steps::make_due(db, now, BATCH as i64)).unwrap();
+    receiver.all_accepted(pool).await;
+    receiver.until_early(|ended| ended.is_empty()).await;
+    sending.abort();
+    storing.abort();
+}
+
+#[test]
+fn what_rang_at_a_node_without_the_worker_has_its_outcome() {
+    testing::on_each_database(|pool| actix::System::new().block_on(store_outcomes_without_the_worker(pool)));
+}
+
+/// The worker of another node has sent what rang here, and its outcome is the one of the row.
+async fn keep_the_outcome_of_the_worker(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[GONE], true);
+    receiver.worker.abort();
+    let channels = receiver.channels.clone();
+    let (known, sender) = (RefCell::new(early::read_all(&channels).await.unwrap()), channels.clone());
+    let sending = actix::spawn(async move { early::send(sender, &known, None).await });
+    channels.early_alarms.add(early_alarm("raid", 0));
+    receiver.until(GONE, 1).await;
+    receiver.until_early(|ended| ended.len() == 1).await;
+    receiver.ring("raid", 0..1);
+    let now = receiver.clock.now();
+    let accept = |db: &mut Db| {
+        notice_steps::make_due(db, now, BATCH as i64)?;
+        let accepted = NoticeDeliveryState::Accepted.word();
+        let taken =
+            (deliveries::state.eq(accepted), deliveries::due_at.eq(None::<Timestamp>), deliveries::ended_at.eq(now));
+        Ok(diesel::update(deliveries::table).set(taken).execute(db)?)
+    };
+    assert_eq!(pool.write_blocking(accept).unwrap(), 1);
+    early_outcomes::store(&channels, |attempt, _| panic!("{attempt:?}")).await.unwrap();
+    sending.abort();
+    assert!(channels.early.ended().is_empty());
+    let states: Vec<String> =
+        pool.read_blocking(|db| Ok(deliveries::table.select(deliveries::state).load(db)?)).unwrap();
+    assert_eq!(states, [NoticeDeliveryState::Accepted.word()]);
+}
+
+#[test]
+fn what_the_worker_of_another_node_has_sent_again_keeps_its_outcome() {
+    testing::on_each_database(|pool| actix::System::new().block_on(keep_the_outcome_of_the_worker(pool)));
+}
+
 /// Alarms become quiet while their messages wait for others.
 async fn become_quiet_while_waiting(pool: &Pool) {
     let mut receiver = Receiver::start(pool, &[FIRST], true);
