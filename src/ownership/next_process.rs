@@ -1,8 +1,14 @@
-//! The node that has a part next.
+//! Processes of other nodes: the one that has a part next, and those that are gone.
 
 use tokio::time::Instant;
 
-use crate::{cluster::placement::place, domain::ids::PartId, ownership::Ownership};
+#[cfg(test)]
+use crate::ownership::NodeSeat;
+use crate::{
+    cluster::placement::place,
+    domain::ids::{NodeId, PartId},
+    ownership::Ownership,
+};
 
 impl Ownership {
     /// The process at which this part belongs once this one has given it up; `None` while this one has no lease, or sees no
@@ -15,12 +21,26 @@ impl Ownership {
         let others = view.live.iter().filter(|node| node.process() != &*self.process);
         place(part, others).map(|node| node.process().to_owned())
     }
+
+    /// True if this process has had a node, and has none any longer, as far as this one sees.
+    pub fn is_gone(&self, process: &str) -> bool {
+        let (view, is_its) = (self.view.borrow(), |node: &NodeId| node.process() == process);
+        view.gone.iter().any(is_its) && !view.live.iter().any(is_its)
+    }
+}
+
+#[cfg(test)]
+impl NodeSeat {
+    /// These nodes have nothing any longer, as far as this one sees.
+    pub fn sees_gone(&self, gone: &[&str]) {
+        self.view.send_modify(|view| view.gone = gone.iter().map(|node| NodeId::from(*node)).collect());
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cluster::node_lease::NodeView, domain::ids::NodeId, ownership::NodeSeat};
+    use crate::cluster::node_lease::NodeView;
 
     #[tokio::test]
     async fn a_part_belongs_at_one_of_the_other_processes_next() {
@@ -38,5 +58,18 @@ mod tests {
         assert_eq!(next().as_deref(), place(&part, &others).map(NodeId::process));
         seat.view.send_modify(|view| *view = NodeView { holds_until: None, ..view.clone() });
         assert_eq!(next(), None, "its lease has ended");
+    }
+
+    #[tokio::test]
+    async fn a_process_is_gone_when_all_of_its_nodes_are() {
+        let (seat, ownership) = NodeSeat::new("here");
+        seat.sees(&["here-1", "there-1"]);
+        assert!(!ownership.is_gone("there") && !ownership.is_gone("yonder"), "one may not have been seen yet");
+        seat.sees_gone(&["there-1"]);
+        assert!(!ownership.is_gone("there"));
+        seat.sees(&["here-1"]);
+        assert!(ownership.is_gone("there") && !ownership.is_gone("here"));
+        seat.sees(&["here-1", "there-2"]);
+        assert!(!ownership.is_gone("there"), "it goes on as another node");
     }
 }

@@ -83,9 +83,10 @@ impl RemoteServers {
         self.feeds.get(server).map(|known| &known.allowed)
     }
 
-    /// Ends the feeds of servers that are here now: their sockets wait for no answer of the node from which they came.
-    pub fn end_feeds(&mut self, is_here: impl Fn(&ServerId) -> bool) {
-        for (_, known) in self.feeds.extract_if(|server, _| is_here(server)) {
+    /// Ends the feeds of which this is true, as their servers are here now or their nodes are gone: their sockets wait for no
+    /// answer of the node from which they came.
+    pub fn end_feeds(&mut self, ends: impl Fn(&ServerId, &KnownFeed) -> bool) {
+        for (_, known) in self.feeds.extract_if(|server, known| ends(server, known)) {
             known.feed.do_send(FromOwner { content: RemoteContent::NotHere, frame: Bytes::new() });
         }
     }

@@ -9,7 +9,9 @@ use actix::prelude::*;
 use chrono::TimeDelta;
 use tokio::time::Instant;
 
-use super::{Hub, RetryLink, handing_over::SENT_WITHIN, online, owned_servers::PlaceChanges, sharing_news};
+use super::{
+    Hub, RetryLink, handing_over::SENT_WITHIN, online, owned_servers::PlaceChanges, sharing_news, watching_remotely,
+};
 use crate::{
     config::GameLinkPolicy,
     db::{
@@ -57,6 +59,7 @@ impl Hub {
         ctx.run_interval(READ_EVERY, Self::read_places);
         ctx.run_interval(ALARMS_EVERY, Self::look_for_alarms);
         self.follow_mail(ctx);
+        ctx.run_interval(watching_remotely::GONE_EVERY, Self::end_feeds_of_gone);
         ctx.run_interval(online::SOCKETS_EVERY, Self::send_sockets);
         self.read_news(ctx);
         ctx.run_interval(sharing_news::READ_EVERY, Self::read_news);
@@ -90,7 +93,7 @@ impl Hub {
         }
         let Some(owned) = &self.owned else { return };
         if let Some(remote) = &mut self.remote {
-            remote.end_feeds(|server| owned.fence(server).is_some());
+            remote.end_feeds(|server, _| owned.fence(server).is_some());
         }
         // Also of one that was about to be started again.
         self.link_statuses.retain(|server, _| owned.fence(server).is_some());

@@ -1,5 +1,7 @@
 //! On a node of several: sockets watch servers of other nodes, and sockets of others those of this one.
 
+use std::time::Duration;
+
 use actix::{fut::ready, prelude::*};
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -23,6 +25,8 @@ use crate::{
 
 /// Messages that are taken at once.
 const AT_ONCE: usize = 64;
+/// Time between two looks whether nodes are gone.
+pub(super) const GONE_EVERY: Duration = Duration::from_secs(1);
 
 impl Hub {
     /// Takes the messages of other nodes from now on. Call it once.
@@ -124,8 +128,18 @@ impl Hub {
         }))
     }
 
-    /// The feed of a server that this other process has; `None` if it is this one.
+    /// Ends the feeds from nodes that are gone.
+    pub(super) fn end_feeds_of_gone(&mut self, _: &mut Context<Self>) {
+        if let (Some(owned), Some(remote)) = (&self.owned, &mut self.remote) {
+            remote.end_feeds(|_, known| owned.ownership.is_gone(&known.owner));
+        }
+    }
+
+    /// The feed of a server that this other process has; `None` if it is this one, or is gone.
     fn feed_from(&mut self, server: ServerId, owner: &str, allowed: &AllowedUsers) -> Option<Addr<RemoteFeed>> {
+        if self.owned.as_ref().is_some_and(|owned| owned.ownership.is_gone(owner)) {
+            return None;
+        }
         let remote = self.remote.as_mut().filter(|remote| remote.process != owner)?;
         if let Some(known) = remote.feed(&server) {
             return Some(known.feed.clone());

@@ -1,7 +1,12 @@
 //! Actor: a paired server whose game connection is on another node, for the subscriptions of this one. Started by the hub, for
 //! the first of them; asks the other node for what the game connection publishes, and passes it on. Subscriptions find gaps
-//! themselves, and ask for a snapshot; a last step that was lost is found by the answers of the other node. Stops when no one watches, or when the other node has the server no longer: its
+//! themselves, and ask for a snapshot. Stops when no one watches, or when the other node has the server no longer: its
 //! subscriptions find the server again.
+//!
+//! Most servers do nothing most of the time, so little is asked. When no step has followed the last one for a moment, the other
+//! node says whether that was the last; afterwards it is asked each 6 s, by which it knows that this node still watches, and a
+//! step that was lost since is found. Alarms do not wait for that: the other node sends each again until it is answered. Nor
+//! does the end of the other node: the hub sees it by its lease.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -27,10 +32,12 @@ use crate::{
     },
 };
 
-/// Time between two questions whether the other node still has the server.
-const ASK_EVERY: Duration = Duration::from_secs(2);
+/// Time between two looks whether there is something to ask, and silence after which the last step may have been lost.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The first look after so long asks whether the other node still has the server.
+const UNASKED_FOR: Duration = Duration::from_secs(5);
 /// Without an answer for so long, it has not.
-const SILENT_FOR: Duration = Duration::from_secs(8);
+const SILENT_FOR: Duration = Duration::from_secs(20);
 /// Likewise for the first answer: the node may have been gone before.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 /// A snapshot that does not come is asked for again.
@@ -72,8 +79,12 @@ pub struct RemoteFeed {
     alarms: VecDeque<AlarmHere>,
     /// Where the subscriptions are that have got everything.
     position: Option<Position>,
+    /// The other node has said that this is its last step.
+    is_last: bool,
     /// When the last message came; `None`: none yet.
     heard_at: Option<Instant>,
+    /// When the other node was asked last.
+    asked_at: Instant,
     started_at: Instant,
     /// Since when a snapshot is wanted that has not come.
     wanted_at: Option<Instant>,
@@ -101,7 +112,19 @@ impl RemoteFeed {
         let now = Instant::now();
         let (subscribers, alarms) = (Vec::new(), VecDeque::new());
         let (allowed, position, wanted_at, heard_at) = (None, None, None, None);
-        Self { start, subscribers, allowed, alarms, position, heard_at, started_at: now, wanted_at, idle_since: now }
+        Self {
+            start,
+            subscribers,
+            allowed,
+            alarms,
+            position,
+            is_last: false,
+            heard_at,
+            asked_at: now,
+            started_at: now,
+            wanted_at,
+            idle_since: now,
+        }
     }
 
     fn send(&self, content: RemoteContent) {
@@ -123,7 +146,13 @@ impl RemoteFeed {
         ctx.stop();
     }
 
-    fn ask(&mut self, ctx: &mut Context<Self>) {
+    /// True if the other node may have sent more than has come, or is to hear that this one still watches.
+    fn is_question_due(&self) -> bool {
+        let is_silent = || self.heard_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY);
+        (!self.is_last && is_silent()) || self.asked_at.elapsed() >= UNASKED_FOR
+    }
+
+    fn look(&mut self, ctx: &mut Context<Self>) {
         let is_silent = match self.heard_at {
             Some(at) => at.elapsed() >= SILENT_FOR,
             None => self.started_at.elapsed() >= ANSWERS_WITHIN,
@@ -135,7 +164,10 @@ impl RemoteFeed {
             self.send(RemoteContent::Unwatch);
             return ctx.stop();
         }
-        self.send(RemoteContent::Watch);
+        if self.is_question_due() {
+            self.asked_at = Instant::now();
+            self.send(RemoteContent::Watch);
+        }
         if self.wanted_at.is_some_and(|at| at.elapsed() >= SNAPSHOT_AGAIN) {
             self.want_snapshot();
         }
@@ -148,13 +180,15 @@ impl RemoteFeed {
 
     /// The game connection is there, and its last step was to this position.
     fn owner_is_at(&mut self, at: Option<Position>) {
-        let is_behind = at.is_some() && at != self.position;
+        self.is_last = at.is_some() && at == self.position;
+        let is_behind = at.is_some() && !self.is_last;
         if is_behind && self.wanted_at.is_none() && !self.subscribers.is_empty() {
             self.want_snapshot();
         }
     }
 
     fn advance(&mut self, epoch: u64, base: u64, changes: Vec<RemoteChange>, frame: &Bytes) {
+        self.is_last = false;
         // One that cannot be read makes a gap.
         let Some(changes) = changes.into_iter().map(RemoteChange::read).collect::<Option<Vec<_>>>() else { return };
         if self.position == Some(Position { epoch, seq: base }) {
@@ -171,7 +205,7 @@ impl RemoteFeed {
     }
 
     fn snapshot(&mut self, position: Position, changed: &[u64], frame: &Bytes, ctx: &mut Context<Self>) {
-        (self.wanted_at, self.position) = (None, Some(position));
+        (self.wanted_at, self.position, self.is_last) = (None, Some(position), false);
         let (frame, steps) = (SharedFrame::text(frame), Steps::none_to(changed));
         let send = |subscriber: &mut FeedSubscriber| {
             subscriber.behind = false;
@@ -225,7 +259,7 @@ impl Actor for RemoteFeed {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
         self.send(RemoteContent::Watch);
-        ctx.run_interval(ASK_EVERY, Self::ask);
+        ctx.run_interval(LOOK_EVERY, Self::look);
     }
 }
 
@@ -245,10 +279,8 @@ impl Handler<FromOwner> for RemoteFeed {
                 let (lane, about, frame) = (lane.into(), Sections::from(about), SharedFrame::text(&frame));
                 self.publish(&Publication::Deliver { lane, about, frame });
             }
-            RemoteContent::AskTaken { alarm } => {
-                if !self.report_taken(alarm) {
-                    self.send(RemoteContent::WantAlarm { alarm });
-                }
+            RemoteContent::AskTaken { alarm } if !self.report_taken(alarm) => {
+                self.send(RemoteContent::WantAlarm { alarm });
             }
             RemoteContent::Alarm { alarm, .. } if self.report_taken(alarm) => {}
             RemoteContent::Alarm { alarm, about, acknowledged } => {
@@ -314,148 +346,4 @@ impl Handler<SetWatchers> for RemoteFeed {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{cell::RefCell, rc::Rc};
-
-    use super::*;
-    use crate::{
-        cluster::node_mail::{Letter, MailRoute, NodeMail, mail},
-        domain::time::Timestamp,
-        relay::wire::publication::Announcement,
-    };
-
-    /// Notes which positions it gets; one socket takes each alarm.
-    struct Watcher(Rc<RefCell<Vec<u64>>>);
-
-    impl Actor for Watcher {
-        type Context = Context<Self>;
-    }
-
-    impl Handler<Publication> for Watcher {
-        type Result = usize;
-
-        fn handle(&mut self, publication: Publication, _: &mut Self::Context) -> usize {
-            match publication {
-                Publication::Advance { step, .. } => self.0.borrow_mut().push(step.seq),
-                Publication::Snapshot { position, .. } => self.0.borrow_mut().push(position.seq),
-                Publication::DeliverAlarm { taken, .. } => {
-                    self.0.borrow_mut().push(u64::MAX);
-                    taken.add();
-                }
-                _ => {}
-            }
-            0
-        }
-    }
-
-    fn content_of(letter: Letter) -> RemoteContent {
-        RemoteMessage::read(letter.message).expect("a message").0.content
-    }
-
-    /// Messages to the other node so far, in words.
-    fn asked(route: &mut MailRoute) -> Vec<&'static str> {
-        let letters = std::iter::from_fn(|| route.outgoing.try_recv().ok());
-        let word = |content| match content {
-            RemoteContent::Watch => "watch",
-            RemoteContent::WantSnapshot => "snapshot",
-            _ => "other",
-        };
-        letters.map(|letter| word(content_of(letter))).collect()
-    }
-
-    /// The next answer about an alarm: its number, the sockets that took it, and whether no more will.
-    async fn taken(route: &mut MailRoute) -> (u64, usize, bool) {
-        loop {
-            let letter = route.outgoing.recv().await.expect("the feed runs");
-            if let RemoteContent::AlarmTaken { alarm, sockets, ended } = content_of(letter) {
-                return (alarm, sockets, ended);
-            }
-        }
-    }
-
-    fn alarm_of(alarm: u64) -> RemoteContent {
-        let about = Announcement { incident: "i".into(), count: 1, update: false, again: false };
-        RemoteContent::Alarm { alarm, about, acknowledged: Vec::new() }
-    }
-
-    fn feed_to(mail: &NodeMail) -> Addr<RemoteFeed> {
-        let start = FeedStart {
-            server: "one".into(),
-            owner: "there".into(),
-            process: "here".into(),
-            outbox: mail.outbox.clone(),
-            clock: Clock::simulated(Timestamp::UNIX_EPOCH),
-            catalogue: SharedCatalogue::default(),
-        };
-        RemoteFeed::new(start).start()
-    }
-
-    #[actix::test]
-    async fn an_alarm_that_comes_again_is_delivered_once_and_answered_with_the_sockets_that_took_it() {
-        let (mail, mut route) = mail();
-        let (feed, got) = (feed_to(&mail), Rc::default());
-        let subscriber = Watcher(Rc::clone(&got)).start().recipient();
-        feed.send(Subscribe { subscriber }).await.unwrap();
-        let come = async |alarm| {
-            feed.send(FromOwner { content: alarm_of(alarm), frame: Bytes::from_static(b"{}") }).await.unwrap();
-        };
-        for alarm in [7, 8] {
-            come(alarm).await;
-            assert_eq!(taken(&mut route).await, (alarm, 0, false), "it is here");
-            while taken(&mut route).await != (alarm, 1, true) {}
-        }
-        come(7).await;
-        assert_eq!(taken(&mut route).await, (7, 1, true));
-        assert_eq!(*got.borrow(), [u64::MAX; 2]);
-    }
-
-    #[actix::test]
-    async fn a_question_about_an_alarm_is_answered_with_its_sockets_or_with_the_wish_for_it() {
-        let (mail, mut route) = mail();
-        let feed = feed_to(&mail);
-        let from_owner = async |content| {
-            feed.send(FromOwner { content, frame: Bytes::from_static(b"{}") }).await.unwrap();
-        };
-        from_owner(RemoteContent::AskTaken { alarm: 7 }).await;
-        let letters = std::iter::from_fn(|| route.outgoing.try_recv().ok());
-        let wanted = letters.filter(|letter| {
-            let content = content_of(letter.clone());
-            matches!(content, RemoteContent::WantAlarm { alarm: 7 })
-        });
-        assert_eq!(wanted.count(), 1);
-        from_owner(alarm_of(7)).await;
-        while taken(&mut route).await != (7, 0, true) {}
-        from_owner(RemoteContent::AskTaken { alarm: 7 }).await;
-        assert_eq!(taken(&mut route).await, (7, 0, true));
-    }
-
-    #[actix::test]
-    async fn a_last_step_that_was_lost_is_asked_for_once_the_other_node_says_where_it_is() {
-        let (mail, mut route) = mail();
-        let feed = feed_to(&mail);
-        let got = Rc::default();
-        let subscriber = Watcher(Rc::clone(&got)).start().recipient();
-        feed.send(Subscribe { subscriber: subscriber.clone() }).await.unwrap();
-        let from_owner = async |content| {
-            feed.send(FromOwner { content, frame: Bytes::from_static(b"{}") }).await.unwrap();
-        };
-        let here = |seq| RemoteContent::Here { at: Some(Position { epoch: 7, seq }) };
-        let step = |base| RemoteContent::Step { epoch: 7, base, changes: Vec::new() };
-        from_owner(RemoteContent::Here { at: None }).await;
-        assert_eq!(asked(&mut route), ["watch"], "it says nothing of a step");
-        from_owner(RemoteContent::Snapshot { epoch: 7, seq: 3, changed: Vec::new() }).await;
-        from_owner(step(3)).await;
-        from_owner(here(4)).await;
-        assert_eq!(asked(&mut route), [""; 0]);
-        // The step to 5 was lost.
-        from_owner(here(5)).await;
-        from_owner(here(5)).await;
-        assert_eq!(asked(&mut route), ["snapshot"], "once");
-        from_owner(RemoteContent::Snapshot { epoch: 7, seq: 5, changed: Vec::new() }).await;
-        from_owner(step(6)).await;
-        from_owner(here(7)).await;
-        assert_eq!(asked(&mut route), ["snapshot"], "a step that does not follow brings no one there");
-        subscriber.send(Publication::Skipped).await.unwrap();
-        assert_eq!(*got.borrow(), [3, 4, 5, 7]);
-    }
-}
+mod tests;

@@ -28,8 +28,8 @@ use crate::{
 
 /// Time between two looks at the nodes.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A node that has not asked for so long watches no longer.
-const ASKS_WITHIN: Duration = Duration::from_secs(10);
+/// A node that has not asked for so long watches no longer: some questions of each 6 s may be lost.
+const ASKS_WITHIN: Duration = Duration::from_secs(20);
 /// After this time an alarm is sent again to a node that may not have it, and one whose sockets may still take it is asked.
 const ALARM_AGAIN: Duration = Duration::from_millis(1_500);
 /// Longest wait for the sockets of other nodes to take an alarm.

@@ -197,3 +197,24 @@ fn a_feed_that_begins_again_while_an_alarm_is_open_rings_it_no_second_time() {
         assert_eq!((&*stored.state, stored.sockets), ("delivered", 1));
     });
 }
+
+#[test]
+fn sockets_wait_for_no_silence_of_a_node_that_is_gone() {
+    simulated(async {
+        let Nodes { relay, hub, here: _here, there, routes } = Nodes::start().await;
+        let is_asked = Rc::new(Cell::new(false));
+        let asked = is_asked.clone();
+        actix::spawn(carry_unless(routes, move |letter| {
+            asked.set(asked.get() || letter.to == "yonder");
+            false
+        }));
+        let (_subscription, _socket, _client) = watch(&relay.worker_of(&hub), "one").await;
+        sleep(Duration::from_secs(6)).await;
+        take(&relay, "one", "yonder-1");
+        sleep(Duration::from_secs(4)).await;
+        assert!(!is_asked.get(), "the node from which the server comes still answers");
+        there.sees_gone(&["here-1"]);
+        sleep(Duration::from_secs(4)).await;
+        assert!(is_asked.get());
+    });
+}
