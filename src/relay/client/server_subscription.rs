@@ -52,6 +52,8 @@ use crate::{
 pub const MAILBOX: usize = 1_024;
 /// Time between two checks whether any socket still watches, at which old steps are forgotten.
 const LINGER: Duration = Duration::from_secs(30);
+/// Longest pause between two questions for a game connection: the server may have passed from node to node again and again.
+const ASKED_WITHIN: Duration = Duration::from_secs(10);
 /// A random byte for pauses that need not differ: one thread asks for one server.
 const NO_JITTER: u8 = 128;
 
@@ -132,7 +134,7 @@ impl ServerSubscription {
             idle: false,
             searching: false,
             since: Instant::now(),
-            backoff: Backoff::new(),
+            backoff: Backoff::between(Backoff::FIRST, ASKED_WITHIN),
         });
         subscription
     }

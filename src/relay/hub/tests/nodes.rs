@@ -469,3 +469,24 @@ fn sockets_of_a_server_that_comes_here_wait_for_no_answer_of_a_node_that_is_gone
         assert!(received(&client).contains("\"snapshot\""), "of the game connection that is here");
     });
 }
+
+#[test]
+fn sockets_find_a_server_soon_however_often_it_has_passed_on() {
+    simulated(async {
+        let Nodes { relay, hub, here, there, routes } = Nodes::start().await;
+        actix::spawn(carry(routes));
+        let (_subscription, socket, client) = watch(&relay.worker_of(&hub), "one").await;
+        for turn in 0..8 {
+            let (before, next, node) =
+                if turn % 2 == 0 { (&here, &there, "there-1") } else { (&there, &here, "here-1") };
+            received(&client);
+            before.seat([]);
+            next.seat([take(&relay, "one", node)]);
+            for _ in 0..3 {
+                sleep(Duration::from_secs(5)).await;
+                socket.heard();
+            }
+            assert!(received(&client).contains("\"snapshot\""), "turn {turn}");
+        }
+    });
+}
