@@ -42,8 +42,8 @@ use companion::{
         self,
         client::{admission::Admit, client_socket::ClientSocket, relay_worker::RelayWorker, sockets::Sockets},
         hub::{
-            AccessChanged, AlarmRoutes, DevicesChanged, Hub, RelayHealth, SendChat, ServerPaired, ServerRemoved,
-            SessionEnded, StartDrill, ToConnection,
+            AccessChanged, AlarmRoutes, DevicesChanged, Hub, HubNode, RelayHealth, SendChat, ServerPaired,
+            ServerRemoved, SessionEnded, StartDrill, ToConnection,
         },
         shared::{context::RelayContext, write_behind::WriteBehind},
     },
@@ -78,8 +78,45 @@ const FEW_PLACES: u64 = 30;
 pub struct Service {
     pub pool: Pool,
     pub vault: Vault,
-    journal: Journal,
+    pub journal: Journal,
     pub random: Random,
+}
+
+/// The relay and the push sessions, as they run.
+pub struct Running {
+    pub hub: Addr<Hub>,
+    pub push: Addr<PushWorker>,
+    health: Arc<RelayHealth>,
+    context: Arc<RelayContext>,
+}
+
+impl Running {
+    /// Two threads of sockets.
+    pub fn workers(&self, world: &World) -> [Rc<RelayWorker>; 2] {
+        let new_worker = |()| {
+            RelayWorker::new(
+                world.clock.clone(),
+                self.context.catalogue.clone(),
+                self.hub.clone().recipient(),
+                self.hub.clone().recipient(),
+                self.hub.clone().recipient(),
+                ToggleBudgets::new(RequestBudgets::new(TOGGLE, &world.clock)),
+                Sockets::start(Arc::default()),
+            )
+        };
+        let workers = [(); 2].map(new_worker);
+        if Stream::of(world.seed, "mailboxes").chance(FEW_PLACES) {
+            workers.iter().for_each(|worker| worker.mailbox.set(1));
+        }
+        workers
+    }
+
+    /// All that has to end.
+    pub fn stopping(&self) -> Stopping {
+        let (health, hub, push, kept) =
+            (self.health.clone(), self.hub.clone(), self.push.clone(), self.context.clone());
+        Stopping { health, hub, push, tracking: None, kept, drain: DRAIN }
+    }
 }
 
 impl Service {
@@ -164,14 +201,17 @@ impl Service {
         Ok(outcome.changed)
     }
 
-    /// Runs the service until it is killed or the time is over.
-    pub async fn live(self, world: Rc<World>) {
-        let mut requests = world.begin_life();
-        let network = Network::simulated(Arc::new(|host: &str, port| World::dial(host.to_owned(), port).boxed_local()));
+    /// Starts relay and push sessions; on a node of several, those that it has.
+    pub fn start(
+        &self,
+        world: &World,
+        network: Network,
+        early_alarms: Arc<EarlyAlarms>,
+        node: Option<HubNode>,
+    ) -> Running {
         let outbound = Arc::new(Outbound::new(world.clock.clone(), true));
-        let early_alarms = Arc::<EarlyAlarms>::default();
         let context = Arc::new(RelayContext {
-            early_alarms: early_alarms.clone(),
+            early_alarms,
             markets: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(self.pool.clone(), self.random.clone()),
@@ -200,7 +240,8 @@ impl Service {
         let health = Arc::<RelayHealth>::default();
         let alarm_routes = AlarmRoutes::default();
         let arbiters = vec![Arbiter::current()];
-        let hub = relay::start(context.clone(), health.clone(), arbiters, alarm_routes.clone(), None);
+        let ownership = node.as_ref().map(|node| node.ownership.clone());
+        let hub = relay::start(context.clone(), health.clone(), arbiters, alarm_routes.clone(), node);
         let (host, port) = World::push_address();
         let push = Arc::new(PushContext {
             clock: world.clock.clone(),
@@ -215,28 +256,22 @@ impl Service {
             hub: hub.clone(),
             alarm_routes,
         });
-        let push = worker::start(push, vec![Arbiter::current()], None);
+        let push = worker::start(push, vec![Arbiter::current()], ownership);
+        Running { hub, push, health, context }
+    }
+
+    /// Runs the service until it is killed or the time is over.
+    pub async fn live(self, world: Rc<World>) {
+        let mut requests = world.begin_life();
+        let network = Network::simulated(Arc::new(|host: &str, port| World::dial(host.to_owned(), port).boxed_local()));
+        let early_alarms = Arc::<EarlyAlarms>::default();
+        let running = self.start(&world, network, early_alarms.clone(), None);
         if channels::are_there(world.seed) {
             let channels = Arc::new(self.channels(&world, early_alarms));
             actix::spawn(companion::channels::early::run(channels.clone(), None));
             actix::spawn(companion::channels::worker::run(channels));
         }
-        let recipient = || hub.clone().recipient();
-        let new_worker = |()| {
-            RelayWorker::new(
-                world.clock.clone(),
-                context.catalogue.clone(),
-                recipient(),
-                hub.clone().recipient(),
-                hub.clone().recipient(),
-                ToggleBudgets::new(RequestBudgets::new(TOGGLE, &world.clock)),
-                Sockets::start(Arc::default()),
-            )
-        };
-        let workers = [(); 2].map(new_worker);
-        if Stream::of(world.seed, "mailboxes").chance(FEW_PLACES) {
-            workers.iter().for_each(|worker| worker.mailbox.set(1));
-        }
+        let (workers, hub, push) = (running.workers(&world), &running.hub, &running.push);
         let mut turn = 0;
         while let Some(request) = requests.recv().await {
             match request {
@@ -252,9 +287,7 @@ impl Service {
                     });
                 }
                 Request::End => {
-                    let (health, hub, push, kept) = (health.clone(), hub.clone(), push.clone(), context.clone());
-                    let stopping = Stopping { health, hub, push, tracking: None, kept, drain: DRAIN };
-                    actix::spawn(end(stopping));
+                    actix::spawn(end(running.stopping()));
                 }
                 Request::Act { act, reply } => {
                     let (service, hub, push) = (self.clone(), hub.clone(), push.clone());

@@ -1,17 +1,15 @@
 //! Finds the few steps of a failing script that are enough: delta debugging.
 
-use crate::script::Script;
-
-/// The shortest script found that still fails; `fails` runs one.
-pub fn shrink(mut script: Script, mut fails: impl FnMut(&Script) -> bool) -> Script {
-    let mut size = script.len().div_ceil(2);
+/// The fewest steps found with which it still fails, of these; `fails` runs some.
+pub fn shrink(mut steps: Vec<usize>, mut fails: impl FnMut(&[usize]) -> bool) -> Vec<usize> {
+    let mut size = steps.len().div_ceil(2);
     while size > 0 {
         let (mut start, mut changed) = (0, false);
-        while start < script.len() {
-            let mut fewer = script.clone();
-            fewer.drain(start..(start + size).min(script.len()));
+        while start < steps.len() {
+            let mut fewer = steps.clone();
+            fewer.drain(start..(start + size).min(steps.len()));
             if fails(&fewer) {
-                (script, changed) = (fewer, true);
+                (steps, changed) = (fewer, true);
             } else {
                 start += size;
             }
@@ -21,5 +19,5 @@ pub fn shrink(mut script: Script, mut fails: impl FnMut(&Script) -> bool) -> Scr
         }
         size = if size == 1 { 0 } else { size.div_ceil(2) };
     }
-    script
+    steps
 }

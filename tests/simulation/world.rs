@@ -5,7 +5,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     rc::Rc,
     sync::{
@@ -197,6 +197,11 @@ pub fn note_panics() {
         before(panic);
         PANIC.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| panic.to_string());
     }));
+}
+
+/// The game server at this place.
+fn game_at(host: &str, port: u16) -> Option<usize> {
+    GAMES.iter().position(|at| *at == (host, port))
 }
 
 thread_local! {
@@ -398,28 +403,32 @@ impl World {
         if world.dead.get() {
             return std::future::pending().await;
         }
-        let refused = world.refused.borrow().get(&host).is_some_and(|until| *until > Instant::now());
-        let game = GAMES.iter().position(|(known, at)| *known == host && *at == port);
-        if refused || (game.is_none() && host != PUSH_HOST) {
+        if world.refused.borrow().get(&host).is_some_and(|until| *until > Instant::now()) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        let kind = if game.is_some() { WireKind::Link } else { WireKind::Push };
-        let (service, neighbour, wire) = world.add_wire(kind);
-        let is_far = kind == WireKind::Link && world.millis() < HEALTHY_FROM;
-        if is_far && Stream::of(world.seed, "far").chance(FAR) {
-            wire.set_lag((20, 400));
-        }
-        match game {
-            Some(game) => {
-                let server = &world.games[game];
-                let service_address = [192, 0, 2, 1].into();
-                world.neighbours.spawn_local(server.serve(neighbour, service_address));
-                let connections = server.connections();
-                world.judge.borrow_mut().see_connections(game, connections);
+        let (service, wire) = world.connect_to(&host, port, [192, 0, 2, 1].into())?;
+        if let Some(game) = game_at(&host, port) {
+            if world.millis() < HEALTHY_FROM && Stream::of(world.seed, "far").chance(FAR) {
+                wire.set_lag((20, 400));
             }
-            None => drop(world.neighbours.spawn_local(world.pushes.serve(neighbour))),
+            let connections = world.games[game].connections();
+            world.judge.borrow_mut().see_connections(game, connections);
         }
         Ok(service)
+    }
+
+    /// A neighbour takes a connection of the service from this address: the service's end, and the wire.
+    pub fn connect_to(&self, host: &str, port: u16, from: IpAddr) -> io::Result<(Memory, Rc<Wire>)> {
+        let game = game_at(host, port);
+        if game.is_none() && host != PUSH_HOST {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let (service, neighbour, wire) = self.add_wire(if game.is_some() { WireKind::Link } else { WireKind::Push });
+        match game {
+            Some(game) => drop(self.neighbours.spawn_local(self.games[game].serve(neighbour, from))),
+            None => drop(self.neighbours.spawn_local(self.pushes.serve(neighbour))),
+        }
+        Ok((service, wire))
     }
 
     /// Every query passes here, before it runs and after its commit.
