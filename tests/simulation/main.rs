@@ -5,6 +5,9 @@
 //! - `… -- --seed N`: one seed with everything that happens printed.
 //! - `… -- --shrink N`: the shortest script of a failing seed.
 //!
+//! Each is of one process. Of some seeds a run of two nodes over one database follows, with a script of its own
+//! ([`nodes`]); with `--nodes`, of all, and alone.
+//!
 //! # Reading a failing seed
 //! A failing seed prints the invariant, when and how it was broken, the shrunk script and the command that replays it.
 //! `--seed N` then shows every message that every dashboard received around that time; `--keep I,J,…` runs only those
@@ -12,7 +15,7 @@
 //!
 //! # Adding a fault or an invariant
 //! A fault is a variant of `script::Act` with its weight in `MENU` and one arm in `run::Run::act`. An invariant is a check in
-//! `judge` that calls `broken` with its name.
+//! `judge` that calls `broken` with its name. Of nodes: `nodes::script::NodeAct`, `nodes::Nodes::act`, and `nodes::verdict`.
 
 #![allow(unsafe_code, clippy::disallowed_methods, reason = "replaces libc's getrandom; drives the simulation itself")]
 
@@ -36,6 +39,7 @@ mod judge;
 mod life;
 mod link_starts;
 mod maps;
+mod nodes;
 mod oracle;
 mod overlays;
 mod random;
@@ -53,6 +57,7 @@ mod writes;
 
 use std::{
     collections::BTreeMap,
+    fmt::Debug,
     ops::Range,
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
@@ -67,10 +72,11 @@ use std::{
 
 use actix::System;
 use tempfile::TempDir;
-use tokio::task::LocalSet;
+use tokio::{runtime::Runtime, task::LocalSet};
 
 use crate::{
     life::Service,
+    nodes::NodeScript,
     run::Run,
     script::{LENGTH, Script},
     world::World,
@@ -80,6 +86,8 @@ use crate::{
 const FEW: Range<u64> = 0..4;
 /// One of this number of seeds runs twice, and must give the same hash.
 const TWICE: u64 = 50;
+/// One of this number of seeds has a run of several nodes, too.
+const WITH_NODES: u64 = 5;
 /// Time on a processor that a seed may take, many times what any needs: one that spins in virtual time takes forever. Time
 /// by the clock says nothing on a machine that has more to do.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
@@ -118,16 +126,38 @@ fn directory() -> TempDir {
     made.expect("a directory")
 }
 
-/// One seed from its script to its hash, and what was broken.
-fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, String>) {
-    let directory = directory();
+/// The runtime of a seed, which this process runs in this directory.
+fn runtime(seed: u64, directory: &TempDir) -> Arc<Runtime> {
     end_in_time(directory.path().to_owned());
     entropy::seed(seed);
     world::note_panics();
     companion::crypto::install();
     let mut builder = tokio::runtime::Builder::new_current_thread();
     // No I/O driver: a real socket panics.
-    let runtime = Arc::new(builder.enable_time().start_paused(true).build().expect("a runtime"));
+    Arc::new(builder.enable_time().start_paused(true).build().expect("a runtime"))
+}
+
+/// One seed of several nodes from its script to its hash, and what was broken.
+fn run_nodes(seed: u64, script: NodeScript, print: bool) -> (u64, BTreeMap<&'static str, String>) {
+    let directory = directory();
+    let runtime = runtime(seed, &directory);
+    let _entered = runtime.enter();
+    let neighbours = Rc::new(LocalSet::new());
+    let world = neighbours
+        .block_on(&runtime, async { World::make(seed, print, neighbours.clone(), directory.path().to_owned()) });
+    let system = System::with_tokio_rt(|| runtime.clone());
+    system.block_on(neighbours.run_until(nodes::live(world.clone(), script)));
+    let verdict = world.judge.borrow().verdict().clone();
+    let hash = world.hash();
+    drop(system);
+    world.forget();
+    (hash, verdict)
+}
+
+/// One seed from its script to its hash, and what was broken.
+fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, String>) {
+    let directory = directory();
+    let runtime = runtime(seed, &directory);
     // Time outside of `block_on` is virtual too.
     let _entered = runtime.enter();
     let neighbours = Rc::new(LocalSet::new());
@@ -197,9 +227,12 @@ fn report(output: &str) -> Option<Report> {
     Some(Report { hash, broken: broken.map(|(name, why)| (name.to_owned(), why.to_owned())).collect() })
 }
 
-fn child(seed: u64, keep: Option<&[usize]>) -> Child {
+fn child(seed: u64, has_nodes: bool, keep: Option<&[usize]>) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--child", &seed.to_string()]);
+    if has_nodes {
+        command.arg("--nodes");
+    }
     if let Some(keep) = keep {
         command.args(["--keep", &keep.iter().map(usize::to_string).collect::<Vec<_>>().join(",")]);
     }
@@ -217,15 +250,27 @@ fn finish(child: Child) -> Result<Report, String> {
     })
 }
 
+/// Begins the names of promises that a run of several nodes breaks.
+const OF_NODES: &str = "nodes: ";
+
 /// Promises that a seed breaks, each with how.
-fn attempt(seed: u64) -> Vec<(String, String)> {
-    let first = match finish(child(seed, None)) {
+fn attempt(seed: u64, only_nodes: bool) -> Vec<(String, String)> {
+    let mut broken = if only_nodes { Vec::new() } else { attempt_one(seed, false) };
+    if only_nodes || seed.is_multiple_of(WITH_NODES) {
+        let of_nodes = attempt_one(seed, true);
+        broken.extend(of_nodes.into_iter().map(|(name, why)| (format!("{OF_NODES}{name}"), why)));
+    }
+    broken
+}
+
+fn attempt_one(seed: u64, has_nodes: bool) -> Vec<(String, String)> {
+    let first = match finish(child(seed, has_nodes, None)) {
         Ok(report) => report,
         Err(error) => return vec![(error, String::new())],
     };
     let mut broken = first.broken;
     if seed.is_multiple_of(TWICE) {
-        match finish(child(seed, None)) {
+        match finish(child(seed, has_nodes, None)) {
             Ok(second) if second.hash == first.hash => {}
             Ok(_) => broken.push(("replay".to_owned(), "another hash".to_owned())),
             Err(error) => broken.push((error, String::new())),
@@ -235,7 +280,7 @@ fn attempt(seed: u64) -> Vec<(String, String)> {
 }
 
 /// Runs seeds, one at a time on each processor; true if nothing unknown was broken.
-fn seeds(range: Range<u64>) -> bool {
+fn seeds(range: Range<u64>, only_nodes: bool) -> bool {
     let began = Instant::now();
     let total = range.end - range.start;
     let next = AtomicU64::new(range.start);
@@ -247,7 +292,7 @@ fn seeds(range: Range<u64>) -> bool {
             scope.spawn(move || {
                 let seeds = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
                 for seed in seeds.take_while(|seed| *seed < range.end) {
-                    sender.send((seed, attempt(seed))).expect("attempts are received to the end");
+                    sender.send((seed, attempt(seed, only_nodes))).expect("attempts are received to the end");
                 }
             });
         }
@@ -268,7 +313,8 @@ fn seeds(range: Range<u64>) -> bool {
     let mut to_minimize = None;
     for (invariant, seeds) in &failed {
         let (known, unknown): (Vec<u64>, Vec<u64>) = seeds.iter().copied().partition(|seed| is_known(invariant, *seed));
-        to_minimize = to_minimize.or(unknown.first().copied());
+        let has_nodes = invariant.starts_with(OF_NODES);
+        to_minimize = to_minimize.or(unknown.first().map(|seed| (*seed, has_nodes)));
         for (word, seeds) in [("known: ", known), ("", unknown)] {
             if !seeds.is_empty() {
                 println!(
@@ -279,17 +325,18 @@ fn seeds(range: Range<u64>) -> bool {
             }
         }
     }
-    if let Some(seed) = to_minimize {
-        minimize(seed);
+    match to_minimize {
+        Some((seed, true)) => minimize(seed, true, &nodes::script(seed)),
+        Some((seed, false)) => minimize(seed, false, &script::script(seed)),
+        None => {}
     }
     println!("{total} seeds in {:.1} s", began.elapsed().as_secs_f64());
     to_minimize.is_none()
 }
 
-/// Prints the shortest script that breaks what this seed breaks first.
-fn minimize(seed: u64) {
-    let script = script::script(seed);
-    let first = |keep: &[usize]| match finish(child(seed, Some(keep))) {
+/// Prints the shortest part of this script that breaks what this seed breaks first.
+fn minimize<A: Copy + Debug>(seed: u64, has_nodes: bool, script: &[(u64, A)]) {
+    let first = |keep: &[usize]| match finish(child(seed, has_nodes, Some(keep))) {
         Ok(report) => report.broken.into_iter().map(|(name, _)| name).find(|name| !is_known(name, seed)),
         Err(error) => Some(error.chars().take(30).collect()),
     };
@@ -299,30 +346,35 @@ fn minimize(seed: u64) {
         // Each attempt to shorten it would take as long.
         return println!("seed {seed} breaks {ENDS}: --seed {seed} prints where it spins");
     }
-    let numbered = all.iter().map(|index| (*index as u64, script[*index].1)).collect();
-    let indexes = |script: &Script| script.iter().map(|(index, _)| *index as usize).collect::<Vec<_>>();
-    let short = shrink::shrink(numbered, |fewer| first(&indexes(fewer)).as_ref() == Some(&invariant));
+    let short = shrink::shrink(all, |fewer| first(fewer).as_ref() == Some(&invariant));
     println!("seed {seed} breaks {invariant} with {} of {} steps:", short.len(), script.len());
-    for (index, act) in &short {
-        println!("  {:>8.3} s  {act:?}", script[*index as usize].0 as f64 / 1_000.0);
+    for (millis, act) in short.iter().map(|index| script[*index]) {
+        println!("  {:>8.3} s  {act:?}", millis as f64 / 1_000.0);
     }
-    let keep: Vec<String> = indexes(&short).iter().map(usize::to_string).collect();
-    println!("cargo test --release --test simulation -- --seed {seed} --keep {}", keep.join(","));
+    let keep: Vec<String> = short.iter().map(usize::to_string).collect();
+    let nodes = if has_nodes { " --nodes" } else { "" };
+    println!("cargo test --release --test simulation --{nodes} --seed {seed} --keep {}", keep.join(","));
+}
+
+/// The steps of a script with these numbers; all without.
+fn kept<A: Copy>(script: Vec<(u64, A)>, keep: Option<&str>) -> Vec<(u64, A)> {
+    match keep {
+        None => script,
+        Some(keep) => keep.split(',').filter_map(|n| script.get(n.parse::<usize>().ok()?).copied()).collect(),
+    }
 }
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
     let number = |name: &str| value(name).and_then(|number| number.parse::<u64>().ok());
-    let kept = |seed| {
-        let script = script::script(seed);
-        match value("--keep") {
-            None => script,
-            Some(keep) => keep.split(',').filter_map(|n| script.get(n.parse::<usize>().ok()?).copied()).collect(),
-        }
-    };
+    let (keep, only_nodes) = (value("--keep"), args.iter().any(|arg| arg == "--nodes"));
     if let Some(seed) = number("--child").or(number("--seed")) {
-        let (hash, broken) = run(seed, kept(seed), value("--seed").is_some());
+        let print = value("--seed").is_some();
+        let (hash, broken) = match only_nodes {
+            true => run_nodes(seed, kept(nodes::script(seed), keep.as_deref()), print),
+            false => run(seed, kept(script::script(seed), keep.as_deref()), print),
+        };
         println!("hash {hash:016x}");
         for (invariant, why) in &broken {
             println!("broken {invariant}: {}", why.replace('\n', " "));
@@ -330,7 +382,10 @@ fn main() -> ExitCode {
         return if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     if let Some(seed) = number("--shrink") {
-        minimize(seed);
+        match only_nodes {
+            true => minimize(seed, true, &nodes::script(seed)),
+            false => minimize(seed, false, &script::script(seed)),
+        }
         return ExitCode::SUCCESS;
     }
     let range = value("--seeds").and_then(|range| {
@@ -345,7 +400,7 @@ fn main() -> ExitCode {
         println!("test result: ok. 0 passed, 0 failed");
         return ExitCode::SUCCESS;
     }
-    let sound = seeds(range.unwrap_or(FEW));
+    let sound = seeds(range.unwrap_or(FEW), only_nodes);
     println!(
         "test result: {}. {} passed, {} failed",
         if sound { "ok" } else { "FAILED" },
