@@ -290,7 +290,7 @@ impl Handler<FromOwner> for RemoteFeed {
                 self.confirm(alarm, taken.clone());
                 self.deliver_alarm(alarm, publication, taken, ctx);
             }
-            // Sent by watchers only.
+            // Answered, or sent by watchers only.
             _ => {}
         }
     }
