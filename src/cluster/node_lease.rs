@@ -99,6 +99,9 @@ impl<S: LeaseStore> NodeLease<S> {
         self.publish();
         match end {
             NodeEnd::Left => self.leave(held).await,
+            NodeEnd::Lost if held.is_none() => {
+                log::warn!(node = self.node.as_str(); "this node has got no lease, and another one of this process asks for it");
+            }
             NodeEnd::Lost => log::error!(node = self.node.as_str(); "this node has lost its lease"),
             NodeEnd::MarkedDead => log::error!(node = self.node.as_str(); "another node has marked this one dead"),
         }
@@ -137,9 +140,12 @@ impl<S: LeaseStore> NodeLease<S> {
         self.held.filter(|held| held.holds(self.times, self.now()))
     }
 
-    /// True if it had a lease, which has ended.
+    /// True if it had a lease, which has ended. One of which it does not know may end, too: others may mark this node.
     fn has_lost(&self) -> bool {
-        self.held.is_some() && self.holding().is_none()
+        match self.held {
+            Some(held) => !held.holds(self.times, self.now()),
+            None => self.unanswered && self.now() >= self.times.held_for(),
+        }
     }
 
     /// True if a mark counts once the lease is renewed.
@@ -180,6 +186,10 @@ impl<S: LeaseStore> NodeLease<S> {
             Err(LeaseStoreError::OtherRevision) => self.unanswered,
         };
         let revision = written?;
+        if self.held.is_none() {
+            // What was seen before may be of a store that has lost everything meanwhile.
+            self.forget_others();
+        }
         // One that has ended meanwhile does not come back.
         if !self.has_lost() {
             self.held = Some(HeldLease::written(revision, sent_at));
@@ -198,12 +208,16 @@ impl<S: LeaseStore> NodeLease<S> {
             None => (NO_ENTRY, false),
         };
         if !is_known {
-            self.peers.forget_all();
-            self.has_looked = false;
+            self.forget_others();
         }
         // One that fails is tried again.
         let _ = self.write_own(revision).await;
         None
+    }
+
+    fn forget_others(&mut self) {
+        self.peers.forget_all();
+        self.has_looked = false;
     }
 
     /// Looks at the other nodes, and marks those that have lost their lease.

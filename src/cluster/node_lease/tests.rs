@@ -161,6 +161,28 @@ async fn an_owner_that_no_store_knows_is_gone_after_a_lease() {
     assert!(took > TIMES.lease && took < Duration::from_secs(12), "{took:?}");
 }
 
+#[actix_web::test]
+async fn a_node_without_a_lease_forgets_whom_it_saw_in_a_store_that_has_lost_everything() {
+    tokio::time::pause();
+    let store = MemoryLeases::default();
+    let earlier = RunningNode::start(&store, "earlier", &[], network().1);
+    // Its first write never comes; it sees the others.
+    let writes_are_lost = Arc::new(AtomicBool::new(true));
+    let are_lost = writes_are_lost.clone();
+    let fates = move || CallFate {
+        lost: are_lost.swap(false, Ordering::Relaxed).then_some(LostMessage::Request),
+        ..CallFate::default()
+    };
+    let mut one = RunningNode::start(&store, "one", &[], Arc::new(fates));
+    one.until(|view| view.live.contains(&earlier.id)).await;
+    earlier.task.abort();
+    store.lose_everything();
+    one.until(|view| view.holds(Instant::now())).await;
+    one.until(|view| view.live == BTreeSet::from([NodeId::from("one")])).await;
+    sleep(Duration::from_secs(30)).await;
+    assert!(one.holds());
+}
+
 /// A network that delays, loses and shows old lists, by chance.
 fn wild(random: Random) -> Arc<CallFates> {
     Arc::new(move || {
@@ -187,9 +209,14 @@ async fn no_node_takes_what_another_one_has() {
     for seed in 0..40 {
         let (store, random) = (MemoryLeases::default(), Random::seeded(seed));
         let names: Vec<String> = (0..12).map(|number| format!("node {number}")).collect();
-        let owners: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut waiting = owners.iter();
-        let mut start = || Some(RunningNode::start(&store, waiting.next()?, &owners, wild(random.clone())));
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut started = 0;
+        // Those of before may have something by the database; what never ran has nothing.
+        let mut start = || {
+            started += 1;
+            let (name, owners) = (names.get(started - 1)?, &names[..started]);
+            Some(RunningNode::start(&store, name, owners, wild(random.clone())))
+        };
         let mut nodes: Vec<RunningNode> = [start(), start(), start()].into_iter().flatten().collect();
         for _ in 0..2_400 {
             sleep(milliseconds(50)).await;
