@@ -54,7 +54,7 @@ pub struct Announcement {
     pub count: u32,
     /// Another message of the incident came before.
     pub update: bool,
-    /// Another process may have sent one with as many triggers: it is for those who have not got that.
+    /// Another process may have sent one with as many triggers, or more: it is for those who have not got that.
     pub again: bool,
 }
 

@@ -146,9 +146,9 @@ impl Publisher {
         }
     }
 
-    /// Delivers a raid alarm to all but these users, and with `again` to those who have not got it; `received_at` is when it was received, if it was just now. Returns the
-    /// sockets that took it so far, and a future of their number once all have or are gone: what still waits in this
-    /// process would be lost with it.
+    /// Delivers a raid alarm to all but these users, and with `again` to those who have not got it; `received_at` is when
+    /// it was received, if it was just now. Returns the sockets that took it so far, and a future of their number once all
+    /// have or are gone: what still waits in this process would be lost with it.
     pub fn deliver_alarm(
         &self,
         raid: &Raid,
