@@ -318,8 +318,9 @@ impl PartKeeper {
 
     /// Takes and gives up what is due. After a failure the next look goes on.
     async fn look(&mut self, now: Instant) -> Result<(), DbError> {
-        // Before all that may take its time: the parts of a node that has died wait.
-        self.take(now).await?;
+        // Before all that may take its time: the parts of a node that has died wait. If it fails once more, those that the
+        // change before has brought do not.
+        let taken = self.take(now).await;
         if self.is_unsure {
             let node = self.node.clone();
             let own = self.pool.read(move |db| held_parts::of_node(db, &node)).await?;
@@ -327,6 +328,7 @@ impl PartKeeper {
             self.keep_only(&own);
             self.hold(own);
         }
+        taken?;
         if self.release(now).await? {
             self.take(now).await?;
         }

@@ -190,6 +190,29 @@ fn a_part_that_is_wanted_and_one_that_an_unanswered_change_brought_are_known() {
 }
 
 #[test]
+fn what_an_unanswered_change_brought_is_known_also_if_the_next_change_fails() {
+    testing::on_sqlite(|pool| {
+        let parts = pair(pool, 1..3);
+        let brought: BTreeSet<PartId> = parts.iter().take(1).cloned().collect();
+        let bring = |db: &mut Db| -> Result<(), DbError> {
+            held_parts::note(db, &parts, now())?;
+            held_parts::take(db, &brought, &BTreeSet::new(), &"one".into(), now())?;
+            let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON held_parts BEGIN SELECT RAISE(ABORT, 'no'); END";
+            sql_query(refuse).execute(db)?;
+            Ok(())
+        };
+        pool.write_blocking(bring).unwrap();
+        actix::System::new().block_on(async {
+            let mut one = TestNode::start(pool, "one");
+            one.sees(&["one"], &[]);
+            one.keeper.is_unsure = true;
+            assert!(one.keeper.look(Instant::now()).await.is_err());
+            assert_eq!(one.parts(), brought);
+        });
+    });
+}
+
+#[test]
 fn a_node_knows_its_parts_in_numbers_and_those_that_no_node_takes() {
     testing::on_each_database(|pool| {
         let parts = pair(pool, 1..25);
