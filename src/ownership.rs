@@ -318,6 +318,7 @@ impl PartKeeper {
 
     /// Takes and gives up what is due. After a failure the next look goes on.
     async fn look(&mut self, now: Instant) -> Result<(), DbError> {
+        let began = Instant::now();
         // Before all that may take its time: the parts of a node that has died wait. If it fails once more, those that the
         // change before has brought do not.
         let taken = self.take(now).await;
@@ -344,7 +345,7 @@ impl PartKeeper {
             });
             self.holders_read_at = Some(now);
         }
-        self.begin_moves(now);
+        self.begin_moves(now, now + began.elapsed());
         self.listing.begin_if_due(&self.pool, self.seat.held.borrow().keys(), now);
         Ok(())
     }
@@ -455,14 +456,14 @@ impl PartKeeper {
         });
     }
 
-    /// Gives up some of the parts that belong at another node.
-    fn begin_moves(&mut self, now: Instant) {
+    /// Gives up some of the parts that belong at another node. At the end of a slow look that is later than `now`.
+    fn begin_moves(&mut self, now: Instant, given_up_at: Instant) {
         let live = self.view.borrow().live.clone();
         let begin = self.moves.begin(live, now, |live| {
             let held = self.seat.held.borrow();
             held.keys().filter(|part| place(part, live) != Some(&self.node)).cloned().collect()
         });
-        self.end_parts(&begin.into_iter().collect(), false, now);
+        self.end_parts(&begin.into_iter().collect(), false, given_up_at);
     }
 }
 

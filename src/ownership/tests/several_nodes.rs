@@ -3,7 +3,7 @@
 
 use std::{
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use futures_util::FutureExt as _;
@@ -147,5 +147,41 @@ fn a_process_that_was_cut_off_goes_on_as_another_node_until_it_leaves() {
         leave.send(()).unwrap();
         timeout(seconds(60), task).await.unwrap().unwrap();
         assert!(parts.iter().all(|part| ownership.fence(part).is_none()));
+    });
+}
+
+#[test]
+fn a_part_that_is_given_up_after_a_slow_look_has_its_time_from_then_on() {
+    let directory = tempfile::tempdir().unwrap();
+    actix::System::new().block_on(async {
+        tokio::time::pause();
+        let millis = Arc::new(AtomicU64::new(0));
+        let reads_in = millis.clone();
+        let disk = move |moment: DiskMoment| {
+            let wait = if moment == DiskMoment::BeforeRead { reads_in.load(Ordering::Relaxed) } else { 0 };
+            let answer = async move {
+                sleep(Duration::from_millis(wait)).await;
+                Ok::<(), DbError>(())
+            };
+            answer.boxed_local()
+        };
+        let path = directory.path().join("test.db");
+        let pool = Pool::open_simulated(&Database::Sqlite(path), Arc::new(disk)).unwrap();
+        let parts = pair(&pool, 1..25);
+        let mut one = TestNode::start(&pool, "one");
+        one.sees(&["one"], &[]);
+        one.look(Instant::now()).await;
+        one.sees(&["one", "two"], &[]);
+        one.look(Instant::now()).await;
+        let (both, at_two) = (nodes(&["one", "two"]), NodeId::from("two"));
+        let used = parts.iter().find(|part| place(part, &both) == Some(&at_two)).expect("some move");
+        let right = one.ownership.fence(used).unwrap();
+        sleep(seconds(10)).await;
+        millis.store(3_000, Ordering::Relaxed);
+        one.look(Instant::now()).await;
+        assert!(one.ownership.fence(used).is_none());
+        millis.store(0, Ordering::Relaxed);
+        one.look(Instant::now()).await;
+        assert!(one.keeper.ending.iter().any(|ending| ending.fence == right), "it is used still");
     });
 }
