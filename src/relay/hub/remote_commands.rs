@@ -153,7 +153,7 @@ impl Hub {
     {
         if let Some(known) = self.connections.get(&server) {
             let answer = known.address.send(question);
-            let answer = async move { answer.await.unwrap_or_else(|_| without(NoAnswer::NoNode)) };
+            let answer = async move { answer.await.unwrap_or_else(|_| without(NoAnswer::Lost)) };
             return Box::pin(answer.into_actor(self));
         }
         let answered = self.ask_elsewhere(server, question.question(), READ_WITHIN);
@@ -424,19 +424,22 @@ async fn answer_of(connection: Addr<GameConnection>, server: ServerId, question:
             let kept = connection.send(KeepAcknowledgement { incident, user, at }).await;
             RemoteAnswer::Kept(kept.unwrap_or(Err(CommandError::Internal)).map(Box::new))
         }
-        RemoteQuestion::Devices => {
-            let known = connection.send(ReadDevices { server }).await.ok().and_then(Result::ok);
-            RemoteAnswer::Devices(RemoteDevice::of(known.unwrap_or_default()))
-        }
-        RemoteQuestion::Raid { incident } => {
-            let found = connection.send(FindRaid { server, incident }).await.ok().and_then(Result::ok);
-            RemoteAnswer::Raid(found.flatten().map(Box::new))
-        }
+        // A connection that has ended is not one that knows nothing: the next one answers.
+        RemoteQuestion::Devices => match connection.send(ReadDevices { server }).await {
+            Ok(known) => RemoteAnswer::Devices(RemoteDevice::of(known.unwrap_or_default())),
+            Err(_) => RemoteAnswer::NotHere,
+        },
+        RemoteQuestion::Raid { incident } => match connection.send(FindRaid { server, incident }).await {
+            Ok(found) => RemoteAnswer::Raid(found.ok().flatten().map(Box::new)),
+            Err(_) => RemoteAnswer::NotHere,
+        },
         RemoteQuestion::Command { command, texts } => {
-            RemoteAnswer::Lines(connection.send(AskServer { server, command, texts }).await.ok().flatten())
+            let lines = connection.send(AskServer { server, command, texts }).await;
+            lines.map_or(RemoteAnswer::NotHere, RemoteAnswer::Lines)
         }
         RemoteQuestion::Budget => {
-            RemoteAnswer::Budget(connection.send(BudgetExhausted { server }).await.unwrap_or_default())
+            let is_exhausted = connection.send(BudgetExhausted { server }).await;
+            is_exhausted.map_or(RemoteAnswer::NotHere, RemoteAnswer::Budget)
         }
         // A node answers these.
         RemoteQuestion::Players { .. }

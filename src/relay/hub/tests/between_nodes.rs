@@ -116,3 +116,18 @@ fn of_a_server_that_no_one_watches_its_node_says_at_once_that_it_knows_nothing()
         assert_eq!(hub.send(find).await.unwrap(), Ok(None));
     });
 }
+
+#[test]
+fn a_node_that_has_ended_its_links_does_not_say_that_nothing_is_known() {
+    simulated(async {
+        let Nodes { relay, hub, here: _here, there: _there, routes } = Nodes::start().await;
+        actix::spawn(carry_unless(routes, |_| false));
+        relay.hub.send(EndLinks).await.unwrap();
+        for hub in [&hub, &relay.hub] {
+            let devices = hub.send(ReadDevices { server: "one".into() }).await.unwrap();
+            assert_eq!(devices.map(|devices| devices.len()), Err(Unanswered));
+            let find = FindRaid { server: "one".into(), incident: "unknown".to_owned() };
+            assert_eq!(hub.send(find).await.unwrap(), Err(Unanswered));
+        }
+    });
+}
