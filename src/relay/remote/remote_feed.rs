@@ -135,6 +135,11 @@ impl RemoteFeed {
         }
     }
 
+    /// True at its start, while the subscriptions for which it was started are on their way.
+    fn awaits_subscribers(&self) -> bool {
+        self.subscribers.is_empty() && self.started_at.elapsed() < ANSWERS_WITHIN
+    }
+
     fn publish(&self, publication: &Publication) {
         self.subscribers.iter().for_each(|subscriber| subscriber.recipient.do_send(publication.clone()));
     }
@@ -282,6 +287,8 @@ impl Handler<FromOwner> for RemoteFeed {
             RemoteContent::AskTaken { alarm } if !self.report_taken(alarm) => {
                 self.send(RemoteContent::WantAlarm { alarm });
             }
+            // Sent again by its node, and then they are here.
+            RemoteContent::Alarm { .. } if self.awaits_subscribers() => {}
             RemoteContent::Alarm { alarm, .. } if self.report_taken(alarm) => {}
             RemoteContent::Alarm { alarm, about, acknowledged } => {
                 let (frame, taken) = (SharedFrame::text(&frame), DeliveryCount::since(None));

@@ -100,6 +100,8 @@ async fn an_alarm_that_comes_again_is_delivered_once_and_answered_with_the_socke
 async fn a_question_about_an_alarm_is_answered_with_its_sockets_or_with_the_wish_for_it() {
     let (mail, mut route) = mail();
     let feed = feed_to(&mail);
+    let subscriber = Watcher(Rc::default()).start().recipient();
+    feed.send(Subscribe { subscriber }).await.unwrap();
     let from_owner = async |content| {
         feed.send(FromOwner { content, frame: Bytes::from_static(b"{}") }).await.unwrap();
     };
@@ -111,9 +113,25 @@ async fn a_question_about_an_alarm_is_answered_with_its_sockets_or_with_the_wish
     });
     assert_eq!(wanted.count(), 1);
     from_owner(alarm_of(7)).await;
-    while taken(&mut route).await != (7, 0, true) {}
+    while taken(&mut route).await != (7, 1, true) {}
     from_owner(RemoteContent::AskTaken { alarm: 7 }).await;
-    assert_eq!(taken(&mut route).await, (7, 0, true));
+    assert_eq!(taken(&mut route).await, (7, 1, true));
+}
+
+#[actix::test]
+async fn an_alarm_that_comes_before_the_first_subscription_is_delivered_when_it_comes_again() {
+    let (mail, mut route) = mail();
+    let (feed, got) = (feed_to(&mail), Rc::default());
+    let come = async || {
+        feed.send(FromOwner { content: alarm_of(7), frame: Bytes::from_static(b"{}") }).await.unwrap();
+    };
+    come().await;
+    assert_eq!(asked(&mut route), ["watch"], "it is not confirmed");
+    let subscriber = Watcher(Rc::clone(&got)).start().recipient();
+    feed.send(Subscribe { subscriber }).await.unwrap();
+    come().await;
+    while taken(&mut route).await != (7, 1, true) {}
+    assert_eq!(*got.borrow(), [u64::MAX]);
 }
 
 #[actix::test]
