@@ -44,6 +44,7 @@
 //!   relay_worker          the subscriptions of one thread
 //!   server_lookup         asks the hub
 //!   server_subscription   one paired server on one thread
+//!   announced_alarms      which of its alarms have been announced
 //!   watchers              who may watch, and which sockets do
 //!   sockets               those of one thread, by number
 //!   timer_wheel           pure: which sockets are served when

@@ -190,9 +190,15 @@ fn is_key_gone(data_dir: &Path) -> bool {
 /// Reads what is missing from [`SECRETS_FILE`] in the data directory, and first makes there what is missing there too;
 /// where nothing may be written, what is made is forgotten.
 fn fill_from_data_dir(secrets: &mut [Option<SecretString>; 3], data_dir: &Path, read_only: bool) -> io::Result<()> {
-    if !read_only {
+    // Another command that starts in a fresh directory waits, and reads what this one has made.
+    let _alone = if read_only {
+        None
+    } else {
         create_private_dir(data_dir)?;
-    }
+        let directory = fs::File::open(data_dir)?;
+        directory.lock()?;
+        Some(directory)
+    };
     let path = data_dir.join(SECRETS_FILE);
     let mut stored = stored_secrets(&path)?;
     let before = stored.len();
@@ -230,7 +236,7 @@ fn stored_secrets(path: &Path) -> io::Result<BTreeMap<String, String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::{os::unix::fs::PermissionsExt as _, thread};
 
     use super::*;
 
@@ -313,6 +319,19 @@ mod tests {
         let unmade = [absent().unmade(&elsewhere), absent().unmade(&data_dir), made().unmade(&elsewhere)];
         assert_eq!(unmade.map(|unmade| unmade.len()), [3, 0, 0]);
         assert!(absent().check(&elsewhere, &mut check).is_some() && !elsewhere.exists());
+    }
+
+    #[test]
+    fn commands_that_start_at_once_in_a_fresh_directory_have_the_same_secrets() {
+        for _ in 0..20 {
+            let directory = tempfile::tempdir().unwrap();
+            let start = || absent().check(&directory.path().join("data"), &mut Check::default());
+            let made: Vec<_> = thread::scope(|scope| {
+                let started: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
+                started.into_iter().map(|started| started.join().unwrap().unwrap().credentials_key).collect()
+            });
+            assert!(made.iter().all(|key| *key == made[0]));
+        }
     }
 
     #[test]

@@ -162,7 +162,7 @@ async fn an_owner_that_no_store_knows_is_gone_after_a_lease() {
 }
 
 #[actix_web::test]
-async fn a_node_without_a_lease_forgets_whom_it_saw_in_a_store_that_has_lost_everything() {
+async fn a_node_forgets_the_nodes_that_it_saw_before_its_lease_in_a_store_that_lost_everything() {
     tokio::time::pause();
     let store = MemoryLeases::default();
     let earlier = RunningNode::start(&store, "earlier", &[], network().1);
