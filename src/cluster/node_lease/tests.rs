@@ -211,7 +211,7 @@ async fn no_node_takes_what_another_one_has() {
         let names: Vec<String> = (0..12).map(|number| format!("node {number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut started = 0;
-        // Those of before may have something by the database; what never ran has nothing.
+        // Earlier nodes may have something by the database; one that never ran has nothing.
         let mut start = || {
             started += 1;
             let (name, owners) = (names.get(started - 1)?, &names[..started]);
