@@ -187,7 +187,7 @@ impl<S: LeaseStore> NodeLease<S> {
         };
         let revision = written?;
         if self.held.is_none() {
-            // What was seen before may be of a store that has lost everything meanwhile.
+            // A node that was seen before may be of a store that has lost everything meanwhile.
             self.forget_others();
         }
         // One that has ended meanwhile does not come back.

@@ -68,7 +68,7 @@ impl Handler<LinkStatuses> for Hub {
                             Some(PartHolder::Node(node)) => {
                                 by_process.entry(node.process().to_owned()).or_default().push(server);
                             }
-                            // It is on its way to a node.
+                            // The part is on its way to a node.
                             Some(PartHolder::Free) => drop(known.insert(server, unanswered.clone())),
                             None => {}
                         }

@@ -96,7 +96,7 @@ remote_command!(BudgetExhausted: Self { .. } => RemoteQuestion::Budget, RemoteAn
 pub(super) enum NoAnswer {
     /// No node is to have what is asked for, or this one has it: nothing was done.
     NoNode,
-    /// It is on its way to a node, still after a moment: nothing was done.
+    /// The part is on its way to a node, still after a moment: nothing was done.
     Moving,
     /// The node that has it cannot be found out: nothing was done.
     NotAsked,
