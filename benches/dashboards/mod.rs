@@ -6,7 +6,7 @@ use companion::domain::{ids::ServerId, limits::DRILLS_PER_USER};
 use futures_util::{SinkExt as _, StreamExt as _};
 use reqwest::header::COOKIE;
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{net::TcpStream, sync::mpsc, task::spawn_local, time::timeout};
 use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 
 use crate::{crash::Addresses, process::Result};
@@ -20,7 +20,8 @@ pub struct Asker {
 }
 
 struct Dashboard {
-    socket: WebSocketStream<TcpStream>,
+    /// Raids that have come to its socket, which is read all the time: the relay ends one that answers no ping.
+    raids: mpsc::UnboundedReceiver<()>,
     drill: String,
     cookie: String,
 }
@@ -45,13 +46,11 @@ impl Dashboards {
             let (mut socket, _) = client_async(format!("ws://{}/v1?token={token}", addresses.relay), stream).await?;
             let subscribe = json!({ "type": "subscribe", "serverId": server });
             socket.send(Message::text(subscribe.to_string())).await?;
-            let mut dashboard = Dashboard {
-                socket,
-                drill: format!("{}/paired-servers/{server}/drill", addresses.api),
-                cookie: cookie.clone(),
-            };
-            timeout(DEADLINE, dashboard.until("snapshot")).await??;
-            open.push(dashboard);
+            timeout(DEADLINE, until("snapshot", &mut socket)).await??;
+            let (raid, raids) = mpsc::unbounded_channel();
+            spawn_local(async move { while until("raid", &mut socket).await.is_ok() && raid.send(()).is_ok() {} });
+            let drill = format!("{}/paired-servers/{server}/drill", addresses.api);
+            open.push(Dashboard { raids, drill, cookie: cookie.clone() });
         }
         Ok(Self { http, open, rung: 0 })
     }
@@ -69,7 +68,7 @@ impl Dashboards {
         let began = Instant::now();
         let drill = self.http.post(&dashboard.drill).header(COOKIE, &dashboard.cookie).send();
         let heard = async {
-            timeout(DEADLINE, dashboard.until("raid")).await??;
+            timeout(DEADLINE, dashboard.raids.recv()).await?.ok_or("the socket is closed")?;
             Result::Ok(began.elapsed())
         };
         let drill = async { Result::Ok(drill.await?.error_for_status()?) };
@@ -78,15 +77,13 @@ impl Dashboards {
     }
 }
 
-impl Dashboard {
-    /// Reads on until there is a message of this type.
-    async fn until(&mut self, kind: &str) -> Result<()> {
-        loop {
-            let message = self.socket.next().await.ok_or("the socket is closed")??;
-            let Message::Text(text) = message else { continue };
-            if serde_json::from_str::<Value>(&text)?["type"] == kind {
-                return Ok(());
-            }
+/// Reads on until there is a message of this type.
+async fn until(kind: &str, socket: &mut WebSocketStream<TcpStream>) -> Result<()> {
+    loop {
+        let message = socket.next().await.ok_or("the socket is closed")??;
+        let Message::Text(text) = message else { continue };
+        if serde_json::from_str::<Value>(&text)?["type"] == kind {
+            return Ok(());
         }
     }
 }
