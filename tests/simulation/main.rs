@@ -39,6 +39,7 @@ mod judge;
 mod life;
 mod link_starts;
 mod maps;
+mod menu;
 mod nodes;
 mod oracle;
 mod overlays;

@@ -6,7 +6,7 @@
 use crate::{
     browsers, bursts,
     channels::ReceiverFate,
-    guests, overlays,
+    guests, menu, overlays,
     random::Stream,
     team_alarms, team_commands,
     teams::{self, TeamMove},
@@ -209,11 +209,8 @@ pub enum Act {
     },
 }
 
-/// Draws one act of a kind.
-type Draw = fn(&mut Stream) -> Act;
-
 /// Kinds of acts with their weights; a seed keeps only some of the faults.
-const MENU: [(u64, Draw); 52] = [
+const MENU: [(u64, menu::Draw<Act>); 52] = [
     (30, |r| Act::Alarm { game: game(r), alarm: r.below(2) as usize }),
     (20, |r| Act::AlarmOff { game: game(r), alarm: r.below(2) as usize }),
     (12, |r| Act::Push { user: user(r), game: game(r) }),
@@ -341,28 +338,7 @@ fn other_maps(seed: u64) -> Script {
 /// The script of a seed.
 pub fn script(seed: u64) -> Script {
     let mut random = Stream::of(seed, "script");
-    let weights: Vec<u64> = MENU
-        .iter()
-        .enumerate()
-        .map(|(index, (weight, _))| match index < FIRST_FAULT || random.chance(35) {
-            true => weight * random.between(1, 4),
-            false => 0,
-        })
-        .collect();
-    let total: u64 = weights.iter().sum();
-    let mut script = Script::new();
-    let mut at = 2_000;
-    let pause = random.between(200, 2_500);
-    while at < HEALTHY_FROM {
-        let mut pick = random.below(total);
-        let index = weights.iter().position(|weight| {
-            let found = pick < *weight;
-            pick = pick.saturating_sub(*weight);
-            found
-        });
-        script.push((at, MENU[index.expect("below the total")].1(&mut random)));
-        at += random.below(2 * pause);
-    }
+    let mut script = menu::draw(&MENU, (FIRST_FAULT, 35), 200..2_500, 2_000..HEALTHY_FROM, &mut random);
     script.extend(team_commands::commands(seed));
     script.extend(overlays::removals(seed));
     script.extend(writes::deaths(seed));

@@ -1,6 +1,7 @@
 //! The script of nodes and of the world around them, made from the seed, until all is well.
 
 use crate::{
+    menu,
     random::Stream,
     world::{GAMES, PAIRED},
 };
@@ -74,11 +75,8 @@ pub enum NodeAct {
     Silence(u64),
 }
 
-/// Draws one act of a kind.
-type Draw = fn(&mut Stream) -> NodeAct;
-
 /// Kinds of acts with their weights; a seed keeps only some of the faults.
-const MENU: [(u64, Draw); 15] = [
+const MENU: [(u64, menu::Draw<NodeAct>); 15] = [
     (12, |r| NodeAct::Alarm { game: game(r), alarm: r.below(2) as usize }),
     (8, |r| NodeAct::AlarmOff { game: game(r), alarm: r.below(2) as usize }),
     (10, |r| NodeAct::Push(r.below(PAIRED.len() as u64) as usize)),
@@ -111,27 +109,7 @@ pub type NodeScript = Vec<(u64, NodeAct)>;
 /// The script of a seed.
 pub fn script(seed: u64) -> NodeScript {
     let mut random = Stream::of(seed, "script of nodes");
-    let weights: Vec<u64> = MENU
-        .iter()
-        .enumerate()
-        .map(|(index, (weight, _))| match index < FIRST_FAULT || random.chance(60) {
-            true => weight * random.between(1, 4),
-            false => 0,
-        })
-        .collect();
-    let total: u64 = weights.iter().sum();
-    let pause = random.between(400, 2_000);
-    let (mut script, mut at) = (NodeScript::new(), FROM);
-    while at < WELL_FROM {
-        let mut pick = random.below(total);
-        let index = weights.iter().position(|weight| {
-            let found = pick < *weight;
-            pick = pick.saturating_sub(*weight);
-            found
-        });
-        script.push((at, MENU[index.expect("below the total")].1(&mut random)));
-        at += random.below(2 * pause);
-    }
+    let mut script = menu::draw(&MENU, (FIRST_FAULT, 60), 400..2_000, FROM..WELL_FROM, &mut random);
     // Each seed has one of what only several nodes must bear: a node that wakes after another one has taken its parts.
     script.push((random.between(20_000, 60_000), NodeAct::Stop { place: place(&mut random), millis: 18_000 }));
     script.sort_by_key(|(at, _)| *at);
