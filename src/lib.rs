@@ -149,7 +149,8 @@
 //! handed down.
 //!
 //! ```text
-//! 10  main.rs                         parse the command line, run
+//! 11  main.rs                         the program
+//! 10  commands                        parse the command line, run
 //!  9  server demo watch simulator     wire and run the service; its neighbours in a box; a relay client
 //!     helper say                      registers a user's own machine for pushes; says a line in the demo's game
 //!     backup doctor reports           take and restore backups; look at what the service needs; figures for operators
@@ -179,6 +180,7 @@ pub mod channels;
 pub mod clients;
 pub mod clock;
 pub mod cluster;
+pub mod commands;
 pub mod config;
 pub mod crypto;
 pub mod db;

@@ -15,7 +15,7 @@ use std::{
 use self::source::{Library, ModulePath};
 
 /// Floors, the lowest first. The binary may import all of them.
-const FLOORS: [&[&str]; 9] = [
+const FLOORS: [&[&str]; 10] = [
     &["domain"],
     &["crypto", "clock"],
     &["config", "net", "panics", "terminal"],
@@ -25,6 +25,7 @@ const FLOORS: [&[&str]; 9] = [
     &["relay", "push", "tracking", "billing", "channels"],
     &["api", "rotation"],
     &["server", "demo", "watch", "say", "helper", "simulator", "backup", "doctor", "reports"],
+    &["commands"],
 ];
 
 /// Allowed imports from the same floor: the demo runs the server and its neighbours, and `watch` reads its file.
