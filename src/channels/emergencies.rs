@@ -75,7 +75,7 @@ impl Ending {
             ended.extend(another);
         }
         ended.iter().for_each(|one| self.turns.give_back(&one.channel_id));
-        let note = move |db: &mut Db| ended.iter().try_for_each(|one| emergencies::note_ended(db, &one.id));
+        let note = move |db: &mut Db| ended.iter().try_for_each(|one| emergencies::note_ended(db, one));
         self.channels.pool.write(note).await
     }
 
