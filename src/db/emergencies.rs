@@ -112,7 +112,8 @@ pub fn delete_channel(
 }
 
 /// The emergencies that these attempts began and that are not stored: their messages or channels were deleted while they
-/// were under way, or have another target. Call it in the transaction that stores the outcomes.
+/// were under way, or have another target, or another attempt had begun one before. Call it in the transaction that stores the
+/// outcomes.
 pub fn unkept(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Result<Vec<OrphanedEmergency>, DbError> {
     let mut begun: Vec<OrphanedEmergency> =
         ended.iter().filter_map(|attempt| OrphanedEmergency::begun_by(attempt, now)).collect();
