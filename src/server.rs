@@ -235,6 +235,7 @@ impl Server {
         }
         let shared = || services.channels.clone();
         tasks.spawn(channels::early::run(shared(), ownership.clone()));
+        tasks.spawn(channels::emergencies::run_without_rows(shared()));
         let all = shared();
         tasks.sweep(once(Sweep::Channels), move || channels::worker::run(all.clone()));
         let all = shared();

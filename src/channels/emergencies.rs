@@ -1,13 +1,14 @@
 //! Ends the repetitions of emergencies at Pushover whose raid was acknowledged elsewhere, or is over, or whose channel is
 //! switched off or was deleted. Receipts are kept with their messages, so that a restart forgets none but those of deleted
-//! channels; they end by themselves after some minutes.
+//! channels; they end by themselves after some minutes. One node of several ends those that have rows, and each those that only
+//! its memory has.
 
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use tokio::{
     task::JoinSet,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{Interval, MissedTickBehavior, interval, sleep},
 };
 
 use crate::{
@@ -44,11 +45,9 @@ struct Ending {
     turns: LaneTurns,
 }
 
-/// Works until it is aborted.
+/// Ends those that have rows. Works until it is aborted.
 pub async fn run(channels: Arc<Channels>) {
-    let mut ending = Ending { channels, attempts: JoinSet::new(), turns: LaneTurns::default() };
-    let mut looks = interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut ending, mut looks) = (Ending::new(channels), looks());
     loop {
         let turn = tokio::select! {
             Some(Ok(ended)) = ending.attempts.join_next() => ending.store(ended).await,
@@ -66,7 +65,28 @@ pub async fn run(channels: Arc<Channels>) {
     }
 }
 
+/// Ends those that only the memory of this process has. Works until it is aborted.
+pub async fn run_without_rows(channels: Arc<Channels>) {
+    let (mut ending, mut looks) = (Ending::new(channels), looks());
+    loop {
+        tokio::select! {
+            Some(Ok(ended)) = ending.attempts.join_next() => ending.turns.give_back(&ended.channel_id),
+            _ = looks.tick() => ending.begin_orphaned(),
+        }
+    }
+}
+
+fn looks() -> Interval {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    looks
+}
+
 impl Ending {
+    fn new(channels: Arc<Channels>) -> Self {
+        Self { channels, attempts: JoinSet::new(), turns: LaneTurns::default() }
+    }
+
     /// Stores that this one has ended, and those that have since: all wait for the database once. One that is not stored is
     /// ended once more.
     async fn store(&mut self, first: Emergency) -> Result<(), DbError> {
@@ -75,7 +95,7 @@ impl Ending {
             ended.extend(another);
         }
         ended.iter().for_each(|one| self.turns.give_back(&one.channel_id));
-        let note = move |db: &mut Db| ended.iter().try_for_each(|one| emergencies::note_ended(db, &one.id));
+        let note = move |db: &mut Db| ended.iter().try_for_each(|one| emergencies::note_ended(db, one));
         self.channels.pool.write(note).await
     }
 
@@ -102,7 +122,6 @@ impl Ending {
 
     /// Begins to end all that are over, as far as there is room.
     async fn begin(&mut self) -> Result<(), DbError> {
-        self.begin_orphaned();
         let mut place: Option<EmergencyPlace> = None;
         loop {
             let (after, now) = (place.take(), self.channels.clock.now());

@@ -162,4 +162,27 @@ mod tests {
             assert_eq!(over, emergencies::Emergencies::default(), "the others go on");
         });
     }
+
+    #[test]
+    fn of_two_emergencies_that_a_message_has_begun_at_two_nodes_one_is_ended_at_once() {
+        testing::on_each_database(|pool| {
+            let mut ended = failed(pool);
+            ended.truncate(1);
+            ended[0].channel.kind = ChannelKind::Pushover.word().to_owned();
+            let orphaned = OrphanedEmergencies::default();
+            for receipt in ["first", "second"] {
+                let receipt = Some(receipt.to_owned());
+                ended[0].outcome = DeliveryOutcome::Accepted { status: Some(200), receipt };
+                actix::System::new().block_on(store(pool, &orphaned, &ended, later(1))).unwrap();
+            }
+            let receipts: Vec<_> = orphaned.take().into_iter().map(|one| one.emergency.receipt.unwrap()).collect();
+            assert_eq!(receipts, ["second"]);
+            let user = ended[0].delivery.user_id.as_str().into();
+            let acknowledge = |db: &mut Db| incidents::acknowledge(db, &"server".into(), "incident", &user, later(2));
+            pool.write_blocking(acknowledge).unwrap().unwrap();
+            let over = pool.read_blocking(|db| emergencies::over(db, later(3), None, 9)).unwrap().over;
+            let receipts: Vec<_> = over.into_iter().map(|one| one.receipt.unwrap()).collect();
+            assert_eq!(receipts, ["first"]);
+        });
+    }
 }

@@ -112,7 +112,8 @@ pub fn delete_channel(
 }
 
 /// The emergencies that these attempts began and that are not stored: their messages or channels were deleted while they
-/// were under way, or have another target. Call it in the transaction that stores the outcomes.
+/// were under way, or have another target, or another attempt had begun one before. Call it in the transaction that stores the
+/// outcomes.
 pub fn unkept(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Result<Vec<OrphanedEmergency>, DbError> {
     let mut begun: Vec<OrphanedEmergency> =
         ended.iter().filter_map(|attempt| OrphanedEmergency::begun_by(attempt, now)).collect();
@@ -217,10 +218,11 @@ fn with_channels(db: &mut Db, ringing: Vec<Emergency>) -> Result<Vec<OrphanedEme
     Ok(orphaned.collect())
 }
 
-/// Stores that nothing more is done about this message.
-pub fn note_ended(db: &mut Db, id: &str) -> Result<(), DbError> {
+/// Stores that nothing more is done about this emergency. Another one that the same message has begun, sent twice, goes on.
+pub fn note_ended(db: &mut Db, Emergency { id, receipt, .. }: &Emergency) -> Result<(), DbError> {
+    let ringing = deliveries::table.find(id).filter(deliveries::receipt.eq(receipt.as_deref()));
     let ended = (deliveries::receipt.eq(None::<String>), deliveries::rings_until.eq(None::<Timestamp>));
-    diesel::update(deliveries::table.find(id)).set(ended).execute(db)?;
+    diesel::update(ringing).set(ended).execute(db)?;
     Ok(())
 }
 

@@ -204,9 +204,9 @@ pub fn note_outcomes(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Res
     let rung = ended.iter().filter(|attempt| attempt.rang_at(&accepted));
     queue_acknowledged_meanwhile(db, &rung.map(|attempt| attempt.delivery.id.as_str()).collect::<Vec<_>>(), now)?;
     for (attempt, receipt) in named {
-        let rings_until = attempt.repeats().then(|| now + EMERGENCY_SPAN);
-        let begun = (deliveries::receipt.eq(receipt), deliveries::rings_until.eq(rings_until));
-        diesel::update(deliveries::table.find(&attempt.delivery.id)).set(begun).execute(db)?;
+        let unbegun = deliveries::table.find(&attempt.delivery.id).filter(deliveries::rings_until.is_null());
+        let rings_until = deliveries::rings_until.eq(attempt.repeats().then(|| now + EMERGENCY_SPAN));
+        diesel::update(unbegun).set((deliveries::receipt.eq(receipt), rings_until)).execute(db)?;
     }
     if channels.is_empty() { Ok(()) } else { channels::note_accepted(db, &channels, now) }
 }

@@ -31,7 +31,7 @@ use crate::harness::{
     relay_client::{PATIENCE, RelayClient},
 };
 
-const PRIVATE: &str = "--allow-private-channel-targets=true";
+pub const PRIVATE: &str = "--allow-private-channel-targets=true";
 const GAMES: &str = "--allow-private-game-servers=true";
 /// A browser's keys (RFC 8291, section 5).
 const P256DH: &str = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
@@ -40,12 +40,12 @@ const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
 /// The id of a message at Discord.
 const MESSAGE: &str = "1109876543210987654";
 /// The receipt of an emergency at Pushover.
-const RECEIPT: &str = "rLqVuqTRh62UzxtmqiaLzQmVcPgiCy";
+pub const RECEIPT: &str = "rLqVuqTRh62UzxtmqiaLzQmVcPgiCy";
 
 /// A message as the other side of a channel receives it.
-struct Received {
+pub struct Received {
     method: String,
-    path: String,
+    pub path: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
@@ -55,13 +55,13 @@ impl Received {
         self.headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 }
 
 /// The other side of all channels of a test.
-struct Receiver {
+pub struct Receiver {
     base: String,
     /// Statuses of answers, by path; otherwise 200.
     statuses: Arc<Mutex<Vec<(String, u16)>>>,
@@ -96,7 +96,7 @@ async fn receive(req: HttpRequest, body: web::Bytes, state: web::Data<ReceiverSt
 }
 
 impl Receiver {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let (sender, received) = mpsc::unbounded_channel();
@@ -112,16 +112,16 @@ impl Receiver {
         self.statuses.lock().unwrap().push((path.to_owned(), status));
     }
 
-    async fn next(&mut self) -> Received {
+    pub async fn next(&mut self) -> Received {
         timeout(PATIENCE, self.received.recv()).await.expect("a message in time").unwrap()
     }
 
-    fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 }
 
-async fn add(browser: &mut Browser, channel: &Value) -> Value {
+pub async fn add(browser: &mut Browser, channel: &Value) -> Value {
     let answer = browser.post("/channels", Some(channel)).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     answer.json()

@@ -1,6 +1,6 @@
 //! Two nodes on one PostgreSQL and one NATS: a game server has one link, which sockets of both nodes watch and which passes on
-//! when its node ends, and a sign-out ends sockets wherever they are. They run where TEST_POSTGRES_URL and TEST_NATS_SERVER are
-//! set.
+//! when its node ends, a sign-out ends sockets wherever they are, and each node ends the emergencies that it alone knows of. They
+//! run where TEST_POSTGRES_URL and TEST_NATS_SERVER are set.
 
 use std::{
     env, fs,
@@ -9,16 +9,20 @@ use std::{
     time::Duration,
 };
 
-use companion::config::fresh_secrets;
+use companion::{config::fresh_secrets, simulator::world::BASE_ALARM};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::harness::{
-    app::{LINKS, TestApp},
-    browser::Browser,
-    database::Postgres,
-    game::{self, ALICE, pair},
-    relay_client::RelayClient,
+use crate::{
+    channels::{PRIVATE, RECEIPT, Receiver, add},
+    harness::{
+        app::{LINKS, TestApp},
+        browser::Browser,
+        database::Postgres,
+        game::{self, ALICE, add_device, pair},
+        relay_client::RelayClient,
+    },
 };
 
 /// Longest wait for something that takes a lease or two.
@@ -86,6 +90,7 @@ impl Nodes {
             format!("--nats-url=nats://127.0.0.1:{}", nats.port),
             "--allow-private-game-servers=true".to_owned(),
             LINKS.to_owned(),
+            PRIVATE.to_owned(),
             "--images-s3-bucket=images".to_owned(),
             "--images-s3-access-key-id=Hunter2NodesId".to_owned(),
             "--images-s3-secret-access-key=Hunter2NodesKey".to_owned(),
@@ -156,6 +161,42 @@ async fn a_sign_out_at_one_node_ends_the_sockets_at_the_other() {
     let answer = browsers[0].post("/auth/signout", None).await;
     assert!(matches!(answer.status, 200 | 204), "{}", answer.text());
     assert_eq!(socket.expect_close().await, 4501);
+    for app in nodes.apps.drain(..) {
+        app.stop().await;
+    }
+}
+
+#[actix_web::test]
+async fn an_emergency_is_ended_by_the_node_at_which_its_channel_is_deleted() {
+    let Some(mut nodes) = Nodes::start().await else { return };
+    let game = game::still(&nodes.apps[0]).await;
+    let mut alice = nodes.apps[0].signed_in(ALICE).await;
+    let server = pair(&mut alice, &game).await;
+    let (mut receiver, mut channels) = (Receiver::start(), Vec::new());
+    for recipient in ["phone", "tablet"] {
+        let (name, url) = (recipient, receiver.url(""));
+        let target = json!({ "kind": "pushover", "name": name, "url": url, "token": "app", "recipient": recipient });
+        channels.push(add(&mut alice, &target).await["id"].as_str().unwrap().to_owned());
+    }
+    let mut browsers = nodes.browsers(&alice);
+    node_of(&mut browsers, &server).await;
+    add_device(&mut alice, &server, BASE_ALARM).await;
+    let mut client = RelayClient::watching(&nodes.apps[0], &mut alice, &server).await;
+    client.until(&server, |state| game::is_complete(state, 1)).await;
+    game.world(|world| world.fire_alarm(BASE_ALARM));
+    for _ in &channels {
+        assert_eq!(receiver.next().await.json()["priority"], 2);
+    }
+    let alarms = format!("/paired-servers/{server}/alarms");
+    let incident = alice.get(&alarms).await.json()["alarms"][0]["incident"].as_str().unwrap().to_owned();
+    let are_taken = |list: &Value| list["deliveries"].as_array().unwrap().iter().all(|one| one["state"] == "accepted");
+    alice.get_until(format!("{alarms}/{incident}/deliveries"), are_taken).await;
+
+    // One of the two nodes does not end those that have rows.
+    for (browser, channel) in browsers.iter_mut().zip(&channels) {
+        assert_eq!(browser.delete(&format!("/channels/{channel}")).await.status, 200);
+        assert_eq!(receiver.next().await.path, format!("/1/receipts/{RECEIPT}/cancel.json"));
+    }
     for app in nodes.apps.drain(..) {
         app.stop().await;
     }

@@ -3,7 +3,8 @@
 use super::statement_plans::{plan, prepare_plans, statements};
 use crate::{
     db::{
-        alarm_rules, channels, count_updates, deliveries, disabled_channels, emergencies,
+        alarm_rules, channels, count_updates, deliveries, disabled_channels,
+        emergencies::{self, OrphanedEmergency},
         engine::pool::Db,
         incidents, late_notices, merged_notices, new_event_notices, new_notices, notice_messages, notice_steps,
         notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
@@ -73,7 +74,8 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     notices::queue_acknowledged(db, key, user, now()).unwrap();
     count_updates::queue(db, key, now()).unwrap();
     emergencies::over(db, now(), None, 9).unwrap();
-    emergencies::note_ended(db, key).unwrap();
+    let begun = OrphanedEmergency::begun_by(&ended_attempt(key), now()).unwrap();
+    emergencies::note_ended(db, &begun.emergency).unwrap();
     emergencies::of_channel(db, user, &key.into(), now()).unwrap();
     emergencies::unkept(db, &[ended_attempt(key)], now()).unwrap();
     emergencies::delete_channel(db, user, &"absent".into(), now()).unwrap();

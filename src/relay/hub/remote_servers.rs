@@ -1,6 +1,6 @@
 //! Paired servers that sockets of this node watch at other nodes, and those of this node that sockets of others watch.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use actix::{Addr, Recipient};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use crate::{
             remote_feed::{FromOwner, RemoteFeed},
             remote_message::{MessageParts, RemoteContent},
             remote_question::RemoteAnswer,
-            remote_watchers::RemoteWatchers,
+            remote_watchers::{FromWatcher, RemoteWatchers},
         },
         wire::publication::AllowedUsers,
     },
@@ -36,6 +36,8 @@ pub struct RemoteServers {
     pub feeds: HashMap<ServerId, KnownFeed>,
     /// Watchers of servers of this node.
     pub watchers: HashMap<ServerId, Addr<RemoteWatchers>>,
+    /// Processes whose sockets watch any of these, or have.
+    pub watching: HashSet<String>,
     /// Servers that other nodes have handed over to this one, until they are here.
     pub handed: HandedServers,
     /// Questions that other nodes have not answered yet, by their numbers.
@@ -66,6 +68,7 @@ impl RemoteServers {
             parts: MessageParts::default(),
             feeds: HashMap::new(),
             watchers: HashMap::new(),
+            watching: HashSet::new(),
             handed: HandedServers::default(),
             asked: HashMap::new(),
             push_sessions: None,
@@ -88,6 +91,15 @@ impl RemoteServers {
     pub fn end_feeds(&mut self, ends: impl Fn(&ServerId, &KnownFeed) -> bool) {
         for (_, known) in self.feeds.extract_if(|server, known| ends(server, known)) {
             known.feed.do_send(FromOwner { content: RemoteContent::NotHere, frame: Bytes::new() });
+        }
+    }
+
+    /// Ends what sockets of these processes watch here, as they are gone: no alarm waits for them.
+    pub fn end_watches(&mut self, is_gone: impl Fn(&str) -> bool) {
+        for process in self.watching.extract_if(|process| is_gone(process)) {
+            for watchers in self.watchers.values() {
+                watchers.do_send(FromWatcher { from: process.clone(), content: RemoteContent::Unwatch });
+            }
         }
     }
 

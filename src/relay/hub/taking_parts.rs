@@ -59,7 +59,7 @@ impl Hub {
         ctx.run_interval(READ_EVERY, Self::read_places);
         ctx.run_interval(ALARMS_EVERY, Self::look_for_alarms);
         self.follow_mail(ctx);
-        ctx.run_interval(watching_remotely::GONE_EVERY, Self::end_feeds_of_gone);
+        ctx.run_interval(watching_remotely::GONE_EVERY, Self::forget_gone_nodes);
         ctx.run_interval(online::SOCKETS_EVERY, Self::send_sockets);
         self.read_news(ctx);
         ctx.run_interval(sharing_news::READ_EVERY, Self::read_news);

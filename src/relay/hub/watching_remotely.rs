@@ -91,6 +91,9 @@ impl Hub {
             let message = RemoteMessage { server, from: remote.process.clone(), content };
             return message.write(&[], 0).into_iter().for_each(|part| remote.outbox.send(&from, part));
         };
+        if !remote.watching.contains(&from) {
+            remote.watching.insert(from.clone());
+        }
         if let Some(known) = remote.watchers.get(&server).filter(|known| known.connected()) {
             if known.try_send(FromWatcher { from, content }).is_err() {
                 // Its sender sends it again.
@@ -128,10 +131,11 @@ impl Hub {
         }))
     }
 
-    /// Ends the feeds from nodes that are gone.
-    pub(super) fn end_feeds_of_gone(&mut self, _: &mut Context<Self>) {
+    /// Ends the feeds from nodes that are gone, and what their sockets watch here.
+    pub(super) fn forget_gone_nodes(&mut self, _: &mut Context<Self>) {
         if let (Some(owned), Some(remote)) = (&self.owned, &mut self.remote) {
             remote.end_feeds(|_, known| owned.ownership.is_gone(&known.owner));
+            remote.end_watches(|process| owned.ownership.is_gone(process));
         }
     }
 

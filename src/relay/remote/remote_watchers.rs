@@ -1,6 +1,7 @@
 //! Actor: the nodes whose sockets watch a paired server of this node, as one more subscriber of its game connection. Started by
 //! the hub when the first node asks; encodes each publication once, and sends it to each of them. A node that does not ask for
-//! a while is dropped. Stops with the last one, or when the game connection ends.
+//! a while is dropped, and one that has ended as soon as the hub sees that. Stops with the last one, or when the game connection
+//! ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

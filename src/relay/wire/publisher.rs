@@ -185,6 +185,7 @@ mod tests {
     use std::{cell::RefCell, rc::Rc};
 
     use actix::prelude::*;
+    use futures_util::FutureExt as _;
 
     use super::*;
     use crate::domain::incident::DevicePlace;
@@ -303,10 +304,8 @@ mod tests {
         }
     }
 
-    #[actix::test]
-    async fn an_alarm_counts_the_sockets_of_all_subscribers() {
-        let (mut publisher, _) = publisher();
-        let raid = Raid {
+    fn raid() -> Raid {
+        Raid {
             incident: "i".into(),
             alarm_id: "7".into(),
             alarm_name: "Front door".into(),
@@ -316,12 +315,32 @@ mod tests {
             update: false,
             late: false,
             drill: false,
-        };
-        assert_eq!(publisher.deliver_alarm(&raid, false, &[], None).1.await, 0, "without watchers");
+        }
+    }
+
+    #[actix::test]
+    async fn an_alarm_counts_the_sockets_of_all_subscribers() {
+        let (mut publisher, _) = publisher();
+        assert_eq!(publisher.deliver_alarm(&raid(), false, &[], None).1.await, 0, "without watchers");
         let subscribers = [subscriber(16), subscriber(16)];
         subscribers.iter().for_each(|(recipient, _)| publisher.subscribe(recipient.clone()));
-        assert_eq!(publisher.deliver_alarm(&raid, false, &[], None).1.await, 4);
+        assert_eq!(publisher.deliver_alarm(&raid(), false, &[], None).1.await, 4);
         publisher.unsubscribe(&subscribers[0].0);
-        assert_eq!(publisher.deliver_alarm(&raid, false, &[], None).1.await, 2);
+        assert_eq!(publisher.deliver_alarm(&raid(), false, &[], None).1.await, 2);
+    }
+
+    #[actix::test]
+    async fn an_alarm_goes_into_a_full_mailbox_the_first_time_that_its_answer_is_polled() {
+        let (mut publisher, mut state) = publisher();
+        let (recipient, got) = subscriber(1);
+        settle(&recipient).await; // its capacity is set
+        publisher.subscribe(recipient.clone());
+        (1..20).for_each(|id| publisher.advance(leader(&mut state, id), now()));
+        let mut sockets = Box::pin(publisher.deliver_alarm(&raid(), false, &[], None).1);
+        assert_eq!((&mut sockets).now_or_never(), None);
+        settle(&recipient).await;
+        let is_alarm = |publication: &Publication| matches!(publication, Publication::DeliverAlarm { .. });
+        assert!(got.borrow().iter().any(is_alarm), "nothing wakes the one that sends it");
+        assert_eq!(sockets.await, 2);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::db::{
-    emergencies::{self, Emergencies, OrphanedEmergency},
+    emergencies::{self, Emergencies, Emergency, OrphanedEmergency},
     notice_steps::TooLateMessage,
 };
 
@@ -275,7 +275,10 @@ fn an_emergency_is_over_with_its_raid_and_until_it_expires() {
         let [emergency] = &*over(180) else { panic!("{:?}", over(180)) };
         assert_eq!((&*emergency.channel_id, emergency.receipt.as_deref()), ("browser", Some("rowner")));
         assert_eq!(over(182), [], "it has ended by itself");
-        pool.write_blocking(|db| emergencies::note_ended(db, &emergency.id)).unwrap();
+        let note_ended = |ended: &Emergency| pool.write_blocking(|db| emergencies::note_ended(db, ended)).unwrap();
+        note_ended(&Emergency { receipt: Some("another".to_owned()), ..emergency.clone() });
+        assert_eq!(over(4), [emergency.clone()], "the message has begun this one beside it");
+        note_ended(emergency);
         assert_eq!(over(4), []);
     });
 }

@@ -199,6 +199,28 @@ fn a_feed_that_begins_again_while_an_alarm_is_open_rings_it_no_second_time() {
 }
 
 #[test]
+fn an_alarm_waits_for_no_silence_of_a_node_that_is_gone() {
+    simulated(async {
+        let Nodes { relay, hub, here, there: _there, routes } = Nodes::start().await;
+        let is_silent = Rc::new(Cell::new(false));
+        let silent = is_silent.clone();
+        actix::spawn(carry_unless(routes, move |_| silent.get()));
+        let (_subscription, _socket, _client) = watch(&relay.worker_of(&hub), "one").await;
+        sleep(Duration::from_secs(1)).await;
+        is_silent.set(true);
+        let drill = relay.hub.send(StartDrill { server: "one".into() }).await.unwrap().unwrap();
+        assert_eq!(drill.sockets, 0);
+        let is_delivered = async || {
+            let delivered = relay.context.journal.unsaved_alarms.deliver_all(Duration::from_secs(60));
+            timeout(Duration::from_secs(2), delivered).await.is_ok()
+        };
+        assert!(!is_delivered().await, "a socket of the other node may still take it");
+        here.sees_gone(&["there-1"]);
+        assert!(is_delivered().await);
+    });
+}
+
+#[test]
 fn sockets_wait_for_no_silence_of_a_node_that_is_gone() {
     simulated(async {
         let Nodes { relay, hub, here: _here, there, routes } = Nodes::start().await;
