@@ -75,7 +75,7 @@ fn is_of_rows(error: &DbError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use diesel::prelude::*;
+    use crate::db::engine::prelude::*;
 
     use super::*;
     use crate::{

@@ -1,6 +1,6 @@
 //! Answers of the player-statistics service about the names of a player: it is paid, so they are kept.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,7 +1,7 @@
 //! A user's tokens for programs of their own: what each may do, and the hash by which it is found.
 
+use crate::db::engine::prelude::*;
 use chrono::Duration;
-use diesel::prelude::*;
 
 use crate::{
     db::{

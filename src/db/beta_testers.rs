@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! The team chat of paired servers: the last lines of each.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

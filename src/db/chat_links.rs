@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! The conveyor map: the category of each item on a conveyor, by short name.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

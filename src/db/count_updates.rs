@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::db::engine::prelude::*;
 use chrono::TimeDelta;
-use diesel::prelude::*;
 
 use crate::{
     db::{

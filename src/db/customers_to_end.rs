@@ -1,7 +1,7 @@
 //! Customers of the payment provider whose users erased themselves, until nothing runs for them there. Kept because the
 //! provider may not answer when they go; only its own id is.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

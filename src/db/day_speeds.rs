@@ -1,6 +1,6 @@
 //! Speeds of day and night of game servers, as links to them learned.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! Groups of devices of a paired server, which are switched as one.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

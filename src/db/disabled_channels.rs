@@ -1,7 +1,7 @@
 //! Channels that were switched off after a day of failures, until their users have been warned of it by others.
 
+use crate::db::engine::prelude::*;
 use chrono::TimeDelta;
-use diesel::prelude::*;
 
 use crate::{
     db::{

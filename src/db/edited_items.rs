@@ -1,6 +1,6 @@
 //! Edits of items by admins, over the embedded catalogue.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! The keys that have sealed rows, by fingerprint, numbered in the order in which they were first used.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

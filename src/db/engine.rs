@@ -13,6 +13,7 @@ pub mod lock_holder;
 pub mod pool;
 #[cfg(all(test, feature = "postgres-tls"))]
 mod postgres_tls;
+pub mod prelude;
 pub mod schema_steps;
 pub mod serving_lock;
 pub mod stored_monuments;

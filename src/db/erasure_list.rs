@@ -15,8 +15,8 @@ use std::{
     },
 };
 
+use crate::db::engine::prelude::*;
 use chrono::TimeDelta;
-use diesel::prelude::*;
 
 use crate::{
     db::{

@@ -1,8 +1,8 @@
 //! Helper devices: programs that act for a user with a long-lived token, whose hash is stored. An overlay is one that
 //! may only watch one server.
 
+use crate::db::engine::prelude::*;
 use chrono::Duration;
-use diesel::prelude::*;
 
 use crate::{
     db::{
@@ -127,7 +127,7 @@ pub fn delete(db: &mut Db, user: &UserId, id: &HelperDeviceId) -> Result<bool, D
 /// Deletes all devices of the user, overlays among them; returns them.
 pub fn delete_all(db: &mut Db, user: &UserId) -> Result<Vec<HelperDeviceId>, DbError> {
     let all = helper_devices::table.filter(helper_devices::user_id.eq(user.as_str()));
-    let deleted: Vec<String> = diesel::delete(all).returning(helper_devices::id).get_results(db)?;
+    let deleted: Vec<String> = diesel::delete(all).returning(helper_devices::id).load(db)?;
     Ok(deleted.into_iter().map(HelperDeviceId::from).collect())
 }
 

@@ -1,6 +1,6 @@
 //! Requests that came with an `Idempotency-Key`, and their sealed answers.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

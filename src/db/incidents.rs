@@ -12,8 +12,8 @@ mod shared_acks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::db::engine::prelude::*;
 use diesel::dsl::{max, min};
-use diesel::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::merged_incident::merged_into;

@@ -1,6 +1,6 @@
 //! Invitations that a user does not want: refused ones, by server, and those of inviters that the user blocks.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,7 +1,7 @@
 //! Notes on the map of a paired server: those of users, those of the detector of deaths, and those that the team placed
 //! in the game, as the game server last showed them.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,7 +1,7 @@
 //! The markets of game servers: which world their shops are of, and what they report at all. The shops
 //! themselves are in [`shops`].
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,7 +1,7 @@
 //! Helper devices that their users have not seen yet, and are notified of.
 
+use crate::db::engine::prelude::*;
 use chrono::TimeDelta;
-use diesel::prelude::*;
 
 use crate::{
     db::{

@@ -1,7 +1,7 @@
 //! Notices of events that are no raids: opened in the transaction that stores the event, for the users whose rules want it.
 
+use crate::db::engine::prelude::*;
 use chrono::TimeDelta;
-use diesel::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! Notices of new incidents: opened in the transaction that stores the incident, so that none is missed.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

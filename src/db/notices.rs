@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 use utoipa::ToSchema;
 
 use crate::{

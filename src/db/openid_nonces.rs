@@ -1,6 +1,6 @@
 //! OpenID response nonces already used (OpenID Authentication 2.0 §11.3), so that no assertion works twice.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,7 +1,7 @@
 //! Pairing codes; expired ones stay until they are purged.
 
+use crate::db::engine::prelude::*;
 use chrono::Duration;
-use diesel::prelude::*;
 
 use crate::{
     db::{

@@ -1,7 +1,7 @@
 //! Devices that know a pairing code, in another network than it was issued in, and wait for its user to confirm them.
 //! They end with their code.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

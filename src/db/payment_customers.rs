@@ -1,6 +1,6 @@
 //! Which customer of the payment provider a user is, and the checkout that was last opened for them.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -3,7 +3,7 @@
 //! An event is recorded in the transaction of its effect. A waiting ("parked") one keeps what it takes to find its
 //! subscription again, and never expires.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

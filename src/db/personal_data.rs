@@ -358,7 +358,7 @@ pub fn erase(db: &mut Db, user: &User, now: Timestamp) -> Result<Erased, DbError
     acknowledged.retain(|server| !servers.contains(server));
     let mut notes: Vec<(String, String)> = diesel::delete(map_notes::table.filter(map_notes::author_id.eq(id)))
         .returning((map_notes::server_id, map_notes::id))
-        .get_results(db)?;
+        .load(db)?;
     notes.retain(|(server, _)| !servers.contains(server));
 
     diesel::delete(active_days::table.filter(active_days::user_id.eq(id))).execute(db)?;

@@ -1,6 +1,6 @@
 //! Times that tracked players spent on the game server, once they are over.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,8 +1,8 @@
 //! Requests to the player-statistics service that each user has spent today, so that a restart does not reset the day's
 //! budget.
 
+use crate::db::engine::prelude::*;
 use chrono::{NaiveDate, NaiveTime};
-use diesel::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! The last bundle of each user that does not work, until a newer one does or its owner has seen it.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,7 +1,7 @@
 //! Devices for the game's pushes that the service registers itself: one for each user, with the registration under way
 //! or the one that holds. Secrets stay sealed here, for (`push_registrations`, `sealed`, the user's id).
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

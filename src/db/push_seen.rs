@@ -1,7 +1,7 @@
 //! Push messages already received, by the push service's persistent id, so that none is handled twice.
 
+use crate::db::engine::prelude::*;
 use chrono::Duration;
-use diesel::prelude::*;
 
 use crate::{
     db::{

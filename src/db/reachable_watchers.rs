@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -3,7 +3,7 @@
 //!
 //! Rows are made and settled while the end of the audit log is locked ([`audit::lock`](crate::db::audit::lock)).
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

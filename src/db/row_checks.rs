@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::db::{
     alarm_rules::RulesRow,

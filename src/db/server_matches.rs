@@ -1,7 +1,7 @@
 //! Which server of the player-statistics service a game server is, and when it was last asked who is online there. One
 //! row for each game server, however many users paired it.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,7 +1,7 @@
 //! Browser sessions. The cookie holds the sealed id and the row everything else, so deleting the row ends every copy.
 
+use crate::db::engine::prelude::*;
 use chrono::Duration;
-use diesel::prelude::*;
 
 use crate::{
     db::{
@@ -99,7 +99,7 @@ pub fn touch(db: &mut Db, id: &SessionId, now: Timestamp) -> Result<(), DbError>
         let user: Vec<String> = diesel::update(users::table.filter(users::id.eq_any(user)))
             .set(users::last_seen_at.eq(now))
             .returning(users::id)
-            .get_results(db)?;
+            .load(db)?;
         for user in user {
             daily_counts::seen(db, &user.into(), now)?;
         }
@@ -142,7 +142,7 @@ pub fn delete_others(db: &mut Db, user: &UserId, kept: &SessionId) -> Result<Opt
 /// Ends all sessions of a user; returns them.
 pub fn delete_all(db: &mut Db, user: &UserId) -> Result<Vec<SessionId>, DbError> {
     let all = sessions::table.filter(sessions::user_id.eq(user.as_str()));
-    let ended: Vec<String> = diesel::delete(all).returning(sessions::id).get_results(db)?;
+    let ended: Vec<String> = diesel::delete(all).returning(sessions::id).load(db)?;
     Ok(ended.into_iter().map(SessionId::from).collect())
 }
 

@@ -1,7 +1,7 @@
 //! History of the offers of shops: one row each time an offer is listed, has another price, sells out, is restocked or
 //! delisted.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

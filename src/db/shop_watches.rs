@@ -1,6 +1,6 @@
 //! Watched offers of shops, each with its latest finding.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! Shops of game servers, by wipe and place.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! Alarms that are said in the team's chat: their delivery, as [`deliveries`](crate::db::deliveries) has that of channels.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,7 +1,7 @@
 //! Content that admins wrote into the stores: the newest versions of each. A store without any is as the service ships
 //! it.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! Switches that were turned for a time, and turn back.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! Settings of paired servers for commands in their team's chat; a server without a row has the default.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

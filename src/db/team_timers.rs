@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

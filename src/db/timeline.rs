@@ -1,7 +1,7 @@
 //! Events, for users to look up later. World events belong to the game server and are stored once, however many have
 //! paired it; the rest belongs to a paired server, or to a user. Raids are read from the ledger of incidents.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Players that the owner of a paired server keeps an eye on, and whether they are online.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

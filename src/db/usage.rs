@@ -1,8 +1,8 @@
 //! Usage of the service, for admins: members, subscriptions and pairings now, and the counts of days. Each number comes
 //! from an index or from counted days, so that all of it costs the same however long the history is.
 
+use crate::db::engine::prelude::*;
 use chrono::{NaiveDate, TimeDelta};
-use diesel::prelude::*;
 
 use crate::{
     db::{

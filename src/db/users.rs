@@ -1,6 +1,6 @@
 //! Users, by their account at the identity provider.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

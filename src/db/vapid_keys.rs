@@ -1,7 +1,7 @@
 //! The key by which push services of browsers know this service: one row. It stays sealed here, for (`vapid_keys`,
 //! `sealed`, [`ROW`]).
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

@@ -1,6 +1,6 @@
 //! The check that a node still has the part for which it writes: the last query of a transaction before it is committed.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{engine::error::DbError, schema::held_parts},

@@ -1,6 +1,6 @@
 //! A small write, to see whether the database takes any.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

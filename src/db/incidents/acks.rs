@@ -1,6 +1,6 @@
 //! Users who have taken note of an incident.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{

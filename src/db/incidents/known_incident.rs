@@ -1,6 +1,6 @@
 //! An incident that is stored, beside a write of it that may be older: lines of the journal come again after a crash.
 
-use diesel::prelude::*;
+use crate::db::engine::prelude::*;
 
 use crate::{
     db::{
