@@ -9,30 +9,18 @@ use super::{
 use crate::{
     cluster::node_mail::Letter,
     db::{
-        alarms::{self, AlarmState, LedgerAlarm},
+        alarms::{self, LedgerAlarm},
         incidents,
     },
-    domain::incident::AlarmPath,
     relay::remote::remote_message::{RemoteContent, RemoteMessage},
 };
 
 /// A push that the inbox has stored.
 pub(super) fn store_push(relay: &Relay, id: &str) -> PushedAlarm {
-    let row = LedgerAlarm {
-        id: id.into(),
-        user: "alice".into(),
-        server: Some("one".into()),
-        path: AlarmPath::Push,
-        alarm_id: String::new(),
-        title: id.to_owned(),
-        message: String::new(),
-        state: AlarmState::Received,
-        incident: None,
-        received_at: relay.context.clock.now(),
-        sent_at: Some(relay.context.clock.now()),
-    };
+    let (title, now) = (id.to_owned(), relay.context.clock.now());
+    let row = LedgerAlarm { title, received_at: now, sent_at: Some(now), ..testing::received_alarm(id) };
     assert!(relay.write(|db| alarms::receive(db, &row)));
-    PushedAlarm { id: id.into(), title: id.into(), message: String::new(), sent: row.received_at, incident: None }
+    PushedAlarm { id: id.into(), title: id.into(), message: String::new(), sent: now, incident: None }
 }
 
 /// Adds what has arrived to what this client has seen, and gives a sign of life.

@@ -8,12 +8,11 @@ use super::*;
 use crate::{
     cluster::node_mail::{Letter, MailRoute, Outbox, mail},
     db::{
-        alarms::{self, AlarmState, LedgerAlarm},
+        alarms::{self, LedgerAlarm},
         held_parts, incidents, node_news, sessions,
     },
     domain::{
         ids::{GameServerId, PartId},
-        incident::AlarmPath,
         limits,
         node_news::NodeNews,
         world_event::{EventKind, WorldEvent},
@@ -192,19 +191,8 @@ fn an_alarm_that_another_node_has_stored_is_delivered() {
         seat.seat([take(&relay, "one", "here")]);
         sleep(Duration::from_secs(5)).await;
         for server in ["one", "two"] {
-            let alarm = LedgerAlarm {
-                id: format!("alarm of {server}"),
-                user: "alice".into(),
-                server: Some(server.into()),
-                path: AlarmPath::Push,
-                alarm_id: String::new(),
-                title: "Roof".to_owned(),
-                message: String::new(),
-                state: AlarmState::Received,
-                incident: None,
-                received_at: now(),
-                sent_at: Some(now()),
-            };
+            let alarm = testing::received_alarm(&format!("alarm of {server}"));
+            let alarm = LedgerAlarm { server: Some(server.into()), ..alarm };
             assert!(relay.write(|db| alarms::receive(db, &alarm)));
         }
         sleep(Duration::from_secs(5)).await;
