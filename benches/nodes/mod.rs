@@ -1,11 +1,12 @@
 //! Nodes of the service as processes, on a NATS and a PostgreSQL of their own. The game servers that are paired with them are
 //! in this process.
 
+#[path = "../../src/cluster/nats_leases/tests/nats_server.rs"]
+mod nats_server;
+
 use std::{
     collections::BTreeSet,
     env,
-    net::{Ipv4Addr, TcpListener},
-    process::{Child, Command, Stdio},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -40,9 +41,9 @@ use companion::{
 };
 use diesel::{Connection as _, ExpressionMethods as _, PgConnection, RunQueryDsl as _};
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
+use self::nats_server::NatsServer;
 use crate::{
     crash::{Installation, Service, binary},
     database::Postgres,
@@ -121,42 +122,6 @@ impl Questions {
     }
 }
 
-/// A server of NATS; killed when dropped.
-struct Nats {
-    process: Child,
-    url: String,
-    /// URL of its figures.
-    figures: String,
-    _directory: TempDir,
-}
-
-impl Nats {
-    fn start() -> Result<Self> {
-        let (program, directory) = (env::var("TEST_NATS_SERVER")?, TempDir::with_prefix("companion-bench-")?);
-        let [port, monitor] = {
-            let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-            let (one, other) = (free()?, free()?);
-            [one.local_addr()?.port(), other.local_addr()?.port()]
-        };
-        let process = Command::new(program)
-            .args(["--addr=127.0.0.1", "--jetstream", &format!("--port={port}"), "-m", &monitor.to_string()])
-            .arg(format!("--store_dir={}", directory.path().display()))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let (url, figures) = (format!("nats://127.0.0.1:{port}"), format!("http://127.0.0.1:{monitor}/varz"));
-        Ok(Self { process, url, figures, _directory: directory })
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        // The process may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 /// Figures since a start, or of a span.
 pub struct Figures {
     pub seconds: f64,
@@ -200,15 +165,14 @@ pub struct Nodes {
     vault: Vault,
     tokens: RelayTokens,
     pool: Pool,
-    nats: Nats,
+    nats: NatsServer,
     database: Postgres,
 }
 
 impl Nodes {
     /// Starts this many, with users who are signed in. All nodes see one another when this returns.
     pub fn start(count: usize, users: usize) -> Result<Self> {
-        let (questions, nats) = (Questions::new()?, Nats::start()?);
-        until("answer of NATS", || Ok(questions.ask(&nats.figures).ok()))?;
+        let (questions, nats) = (Questions::new()?, NatsServer::start().ok_or("TEST_NATS_SERVER is not set")?);
         let database = Postgres::create().ok_or("TEST_POSTGRES_URL is not set")?;
         let pool = Pool::open(&Database::Postgres(database.url().into()))?;
         let (now, random) = (now(), Random::system());
@@ -323,13 +287,13 @@ impl Nodes {
 
     /// Figures since the start.
     pub fn figures(&self) -> Result<Figures> {
-        let traffic = self.questions.ask(&self.nats.figures)?;
+        let traffic = self.questions.ask(&format!("{}/varz", self.nats.monitor))?;
         let figure = |name: &str| traffic[name].as_f64().ok_or_else(|| format!("NATS gives no {name}"));
         let used = |process: u32| -> Result<f64> { Ok(Processor::of(process)?.total()) };
         Ok(Figures {
             seconds: stamp() as f64 / 1e6,
             nodes: self.services.iter().map(|service| used(service.id())).collect::<Result<_>>()?,
-            nats: used(self.nats.process.id())?,
+            nats: used(self.nats.id())?,
             received: figure("in_msgs")?,
             sent: figure("out_msgs")?,
             bytes: figure("in_bytes")?,

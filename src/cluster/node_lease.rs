@@ -143,7 +143,7 @@ impl<S: LeaseStore> NodeLease<S> {
     /// True if it had a lease, which has ended. One of which it does not know may end, too: others may mark this node.
     fn has_lost(&self) -> bool {
         match self.held {
-            Some(held) => !held.holds(self.times, self.now()),
+            Some(_) => self.holding().is_none(),
             None => self.unanswered && self.now() >= self.times.held_for(),
         }
     }

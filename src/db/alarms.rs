@@ -269,19 +269,7 @@ mod tests {
     use crate::db::testing::{self, later, now};
 
     fn alarm(id: &str, state: AlarmState) -> LedgerAlarm {
-        LedgerAlarm {
-            id: id.into(),
-            user: "alice".into(),
-            server: Some("one".into()),
-            path: AlarmPath::Push,
-            alarm_id: String::new(),
-            title: "North wall".into(),
-            message: "C4".into(),
-            state,
-            incident: None,
-            received_at: now(),
-            sent_at: Some(now()),
-        }
+        LedgerAlarm { state, ..testing::received_alarm(id) }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::{
     config::Database,
     crypto::random::Random,
     db::{
+        alarms::{AlarmState, LedgerAlarm},
         engine::{pool::Pool, schema_steps},
         guests::{self, InviteKey, Invitee},
         incidents::LedgerWrite,
@@ -28,7 +29,7 @@ use crate::{
     },
     domain::{
         detect::wipe::World,
-        incident::{DevicePlace, Incident},
+        incident::{AlarmPath, DevicePlace, Incident},
         monument::Monument,
         time::Timestamp,
         timeline::TimelineEntry,
@@ -218,6 +219,36 @@ pub fn pairing(owner: &str) -> StoredPairing {
         player_id: "76561198000000001".into(),
         player_token_sealed: b"sealed".to_vec(),
         key_version: 1,
+    }
+}
+
+/// A push of Alice for her server "one", as the inbox stores it.
+pub fn received_alarm(id: &str) -> LedgerAlarm {
+    LedgerAlarm {
+        id: id.into(),
+        user: "alice".into(),
+        server: Some("one".into()),
+        path: AlarmPath::Push,
+        alarm_id: String::new(),
+        title: "Roof".into(),
+        message: String::new(),
+        state: AlarmState::Received,
+        incident: None,
+        received_at: now(),
+        sent_at: Some(now()),
+    }
+}
+
+/// An alarm of the link to the server "one", which has opened this incident.
+pub fn opened_alarm(id: &str, incident: &str) -> LedgerAlarm {
+    LedgerAlarm {
+        user: "".into(),
+        path: AlarmPath::Link,
+        alarm_id: "7".into(),
+        state: AlarmState::Opened,
+        incident: Some(incident.into()),
+        sent_at: None,
+        ..received_alarm(id)
     }
 }
 

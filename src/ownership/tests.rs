@@ -37,6 +37,16 @@ impl TestNode {
         Self { keeper, ownership, view, holders: known }
     }
 
+    /// Nodes that see one another, and have looked then.
+    async fn start_all<const N: usize>(pool: &Pool, names: [&str; N]) -> ([Self; N], Instant) {
+        let (mut started, began) = (names.map(|name| Self::start(pool, name)), Instant::now());
+        for node in &mut started {
+            node.sees(&names, &[]);
+            node.look(began).await;
+        }
+        (started, began)
+    }
+
     fn sees(&self, live: &[&str], gone: &[&str]) {
         let holds_until = Some(Instant::now() + Duration::from_secs(3_600));
         self.view.send_replace(NodeView { holds_until, live: nodes(live), gone: nodes(gone) });
@@ -79,11 +89,7 @@ fn each_part_has_one_node_and_those_of_a_dead_one_pass_on() {
     testing::on_each_database(|pool| {
         let parts = pair(pool, 1..25);
         actix::System::new().block_on(async {
-            let ([mut one, mut two], began) = (["one", "two"].map(|name| TestNode::start(pool, name)), Instant::now());
-            for node in [&mut one, &mut two] {
-                node.sees(&["one", "two"], &[]);
-                node.look(began).await;
-            }
+            let ([mut one, two], began) = TestNode::start_all(pool, ["one", "two"]).await;
             let (of_one, of_two) = (one.parts(), two.parts());
             assert!(!of_one.is_empty() && !of_two.is_empty() && of_one.is_disjoint(&of_two));
             assert_eq!(&of_one | &of_two, parts);
@@ -112,9 +118,7 @@ fn the_push_session_of_a_credential_is_a_part() {
         assert!(!push_session(&user).as_str().contains("alice"));
         parts.insert(push_session(&user));
         actix::System::new().block_on(async {
-            let mut one = TestNode::start(pool, "one");
-            one.sees(&["one"], &[]);
-            one.look(Instant::now()).await;
+            let ([one], _) = TestNode::start_all(pool, ["one"]).await;
             assert_eq!(one.parts(), parts);
         });
     });
@@ -125,9 +129,8 @@ fn a_part_moves_when_nothing_is_done_for_it() {
     testing::on_each_database(|pool| {
         let parts = pair(pool, 1..25);
         actix::System::new().block_on(async {
-            let ([mut one, mut two], began) = (["one", "two"].map(|name| TestNode::start(pool, name)), Instant::now());
-            one.sees(&["one"], &[]);
-            one.look(began).await;
+            let ([mut one], began) = TestNode::start_all(pool, ["one"]).await;
+            let mut two = TestNode::start(pool, "two");
             assert_eq!(one.parts(), parts);
             let (both, at_two) = (nodes(&["one", "two"]), NodeId::from("two"));
             for node in [&one, &two] {
@@ -161,9 +164,7 @@ fn a_part_that_is_wanted_and_one_that_an_unanswered_change_brought_are_known() {
     testing::on_each_database(|pool| {
         let mut parts = pair(pool, 1..3);
         actix::System::new().block_on(async {
-            let (mut one, began) = (TestNode::start(pool, "one"), Instant::now());
-            one.sees(&["one"], &[]);
-            one.look(began).await;
+            let ([mut one], began) = TestNode::start_all(pool, ["one"]).await;
             let [wanted, brought] = [3, 4].map(|port| PartId::links(&GameServerId::at("192.0.2.1", port)));
             one.ownership.want(wanted.clone());
             one.look(began).await;
@@ -269,11 +270,7 @@ fn parts_of_a_dead_node_do_not_wait_for_a_look_at_everything() {
     testing::on_each_database(|pool| {
         let parts = pair(pool, 1..25);
         actix::System::new().block_on(async {
-            let ([mut one, mut two], began) = (["one", "two"].map(|name| TestNode::start(pool, name)), Instant::now());
-            for node in [&mut one, &mut two] {
-                node.sees(&["one", "two"], &[]);
-                node.look(began).await;
-            }
+            let ([mut one, _two], began) = TestNode::start_all(pool, ["one", "two"]).await;
             assert_ne!(one.parts(), parts);
             // From now on it would fail.
             let rename = |db: &mut Db| Ok(sql_query("ALTER TABLE push_credentials RENAME TO away").execute(db)?);
@@ -305,9 +302,7 @@ fn a_part_of_which_nothing_is_left_is_deleted() {
 /// A node that has the parts of all pairings, and whose look at everything, [`LIST_EVERY`] after its start, finds that of the
 /// first game server of [`pair`] no longer.
 async fn node_after_an_unpairing(pool: &Pool) -> (TestNode, Instant) {
-    let (mut one, began) = (TestNode::start(pool, "one"), Instant::now());
-    one.sees(&["one"], &[]);
-    one.look(began).await;
+    let ([mut one], began) = TestNode::start_all(pool, ["one"]).await;
     assert!(pool.write_blocking(|db| paired_servers::delete(db, &"alice".into(), &"1".into())).unwrap());
     one.look(began + LIST_EVERY).await;
     (one, began)

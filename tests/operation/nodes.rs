@@ -1,56 +1,17 @@
 //! Two nodes on one PostgreSQL and NATS: one is killed, and the other one has its links.
 
-use std::{
-    env,
-    process::{Child, Command, Stdio},
-};
+#[path = "../../src/cluster/nats_leases/tests/nats_server.rs"]
+mod nats_server;
 
 use companion::simulator::world::BASE_ALARM;
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::Value;
-use tempfile::TempDir;
 
-use super::{
-    Installation, User,
-    crash::{Service, free_addresses},
-    database::Postgres,
-    installation, still_game, until,
-};
+use self::nats_server::NatsServer;
+use super::{Installation, User, crash::Service, database::Postgres, installation, still_game, until};
 
 const GAMES: usize = 4;
-
-/// A server of NATS; killed when dropped.
-struct Nats {
-    process: Child,
-    url: String,
-    _directory: TempDir,
-}
-
-impl Nats {
-    /// `None`, and a line on stderr, if TEST_NATS_SERVER is not set.
-    fn start() -> Option<Self> {
-        let Ok(program) = env::var("TEST_NATS_SERVER") else {
-            eprintln!("SKIPPED with NATS: TEST_NATS_SERVER is not set (2.11 or later)");
-            return None;
-        };
-        let (directory, port) = (TempDir::new().unwrap(), free_addresses().relay.port());
-        let process = Command::new(program)
-            .args(["--addr=127.0.0.1", "--jetstream", &format!("--port={port}")])
-            .arg(format!("--store_dir={}", directory.path().display()))
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Some(Self { process, url: format!("nats://127.0.0.1:{port}"), _directory: directory })
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 /// The game servers of this node, and how many nodes live, as `/status` says.
 async fn game_servers(service: &Service) -> Option<(u64, u64)> {
@@ -67,7 +28,7 @@ async fn connected(service: &Service) -> u64 {
 
 #[actix_web::test]
 async fn the_links_of_a_node_that_is_killed_are_made_by_the_other_one() {
-    let (Some(nats), Some(postgres)) = (Nats::start(), Postgres::create()) else { return };
+    let (Some(nats), Some(postgres)) = (NatsServer::start(), Postgres::create()) else { return };
     let flags = [
         format!("--database-url={}", postgres.url()),
         format!("--nats-url={}", nats.url),

@@ -2,18 +2,16 @@
 //! when its node ends, a sign-out ends sockets wherever they are, and each node ends the emergencies that it alone knows of. They
 //! run where TEST_POSTGRES_URL and TEST_NATS_SERVER are set.
 
-use std::{
-    env, fs,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+#[path = "../../src/cluster/nats_leases/tests/nats_server.rs"]
+mod nats_server;
+
+use std::time::Duration;
 
 use companion::{config::fresh_secrets, simulator::world::BASE_ALARM};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
+use self::nats_server::NatsServer;
 use crate::{
     channels::{PRIVATE, RECEIPT, Receiver, add},
     harness::{
@@ -27,42 +25,6 @@ use crate::{
 
 /// Longest wait for something that takes a lease or two.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A server of NATS, killed with this value.
-struct NatsServer {
-    port: String,
-    process: Child,
-    _directory: TempDir,
-}
-
-impl NatsServer {
-    /// `None`, and a line on stderr, if TEST_NATS_SERVER is not set.
-    async fn start() -> Option<Self> {
-        let Some(program) = env::var_os("TEST_NATS_SERVER").map(PathBuf::from) else {
-            eprintln!("SKIPPED on NATS: TEST_NATS_SERVER is not set");
-            return None;
-        };
-        let directory = TempDir::new().unwrap();
-        let mut command = Command::new(program);
-        command.args(["-a", "127.0.0.1", "-p", "-1", "-js", "-sd"]).arg(directory.path());
-        command.arg("--ports_file_dir").arg(directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = command.spawn().expect("the program runs");
-        let port = until(async || {
-            let files = fs::read_dir(directory.path()).ok()?.filter_map(|file| Some(file.ok()?.path()));
-            let file = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "ports"))?;
-            let ports: serde_json::Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
-            Some(ports["nats"][0].as_str()?.rsplit(':').next()?.to_owned())
-        });
-        Some(Self { port: port.await, process, _directory: directory })
-    }
-}
-
-impl Drop for NatsServer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 /// Asks until there is an answer.
 async fn until<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
@@ -85,9 +47,9 @@ struct Nodes {
 
 impl Nodes {
     async fn start() -> Option<Self> {
-        let (postgres, nats) = (Postgres::create_migrated()?, NatsServer::start().await?);
+        let (postgres, nats) = (Postgres::create_migrated()?, NatsServer::start()?);
         let mut flags = vec![
-            format!("--nats-url=nats://127.0.0.1:{}", nats.port),
+            format!("--nats-url={}", nats.url),
             "--allow-private-game-servers=true".to_owned(),
             LINKS.to_owned(),
             PRIVATE.to_owned(),

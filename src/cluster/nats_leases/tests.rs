@@ -1,17 +1,13 @@
-use std::{
-    env, fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::{Arc, Once},
-};
+mod nats_server;
 
-use tempfile::TempDir;
+use std::sync::Arc;
+
 use tokio::{
     sync::{oneshot, watch},
-    time::{sleep, timeout},
+    time::timeout,
 };
 
+use self::nats_server::NatsServer;
 use super::*;
 use crate::{
     cluster::{
@@ -23,85 +19,16 @@ use crate::{
     crypto, net,
 };
 
-/// A program of NATS that is new enough.
-const PROGRAM: &str = "TEST_NATS_SERVER";
-
-/// A server of NATS with an address of its own; killed with this value.
-struct NatsServer {
-    program: PathBuf,
-    directory: TempDir,
-    port: String,
-    child: Child,
-}
-
 impl NatsServer {
-    /// `None` where the program is not named.
-    async fn start() -> Option<Self> {
-        let Some(program) = env::var_os(PROGRAM).map(PathBuf::from) else {
-            static ONCE: Once = Once::new();
-            // Past the test harness, which hides what a passing test prints.
-            ONCE.call_once(|| {
-                let _ = writeln!(std::io::stderr(), "tests of NATS are SKIPPED: {PROGRAM} is not set (2.11 or later)");
-            });
-            return None;
-        };
-        let directory = tempfile::tempdir().unwrap();
-        let child = spawn(&program, "-1", directory.path());
-        let mut server = Self { program, directory, port: String::new(), child };
-        server.port = server.found_port().await;
-        Some(server)
-    }
-
-    /// The port that it has chosen, which it writes into a file.
-    async fn found_port(&self) -> String {
-        let found = async {
-            loop {
-                let mut files = fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap().path());
-                let file = files.find(|path| path.extension().is_some_and(|end| end == "ports"));
-                let ports =
-                    file.and_then(|path| serde_json::from_slice::<serde_json::Value>(&fs::read(path).ok()?).ok());
-                if let Some(url) = ports.as_ref().and_then(|ports| ports["nats"][0].as_str()) {
-                    return url.rsplit(':').next().unwrap().to_owned();
-                }
-                sleep(Duration::from_millis(20)).await;
-            }
-        };
-        timeout(Duration::from_secs(30), found).await.expect("NATS starts")
-    }
-
-    /// Kills it, and starts it at the same address: what it had in memory is lost.
-    fn restart(&mut self) {
-        self.kill();
-        self.child = spawn(&self.program, &self.port, self.directory.path());
-    }
-
-    fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
     async fn connect(&self) -> NatsLeases {
         crypto::install();
         let access = NatsAccess {
-            servers: vec![format!("nats://127.0.0.1:{}", self.port).parse().unwrap()],
+            servers: vec![self.url.parse().unwrap()],
             credentials: None,
             tls: Arc::new(net::tls_config(None).unwrap()),
         };
         NatsLeases::new(nats_link::connect(&access, 0).await.unwrap())
     }
-}
-
-impl Drop for NatsServer {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn spawn(program: &Path, port: &str, directory: &Path) -> Child {
-    let mut command = Command::new(program);
-    command.args(["-a", "127.0.0.1", "-p", port, "-js", "-sd"]).arg(directory);
-    command.arg("--ports_file_dir").arg(directory);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program runs")
 }
 
 fn entry(node: &str, revision: u64, state: PeerState) -> PeerEntry {
@@ -120,7 +47,7 @@ fn an_entry_is_read_as_it_was_written_and_an_unknown_one_is_of_a_node_that_is_th
 
 #[actix_web::test]
 async fn a_write_succeeds_on_the_revision_that_it_wants_only() {
-    let Some(server) = NatsServer::start().await else { return };
+    let Some(server) = NatsServer::start() else { return };
     let (one, two) = (server.connect().await, server.connect().await);
     let (node, other) = (NodeId::from("one"), NodeId::from("two"));
     let first = one.write(&node, PeerState::Live, NO_ENTRY).await.unwrap();
@@ -138,7 +65,7 @@ async fn a_write_succeeds_on_the_revision_that_it_wants_only() {
 
 #[actix_web::test]
 async fn a_node_has_its_lease_on_a_server_that_lost_everything() {
-    let Some(mut server) = NatsServer::start().await else { return };
+    let Some(mut server) = NatsServer::start() else { return };
     let (_owners, owned) = watch::channel(Default::default());
     let (sees, mut view) = watch::channel(NodeView::default());
     let lease = NodeLease::new(server.connect().await, "one".into(), LeaseTimes::NODES, owned, sees);

@@ -32,19 +32,7 @@ fn opened(id: &str, incident: Incident) -> LedgerWrite {
 }
 
 fn alarm(user: &str, incident: &str) -> LedgerAlarm {
-    LedgerAlarm {
-        id: "arrival".into(),
-        user: user.into(),
-        server: Some("one".into()),
-        path: AlarmPath::Link,
-        alarm_id: "7".into(),
-        title: "Roof".into(),
-        message: String::new(),
-        state: AlarmState::Opened,
-        incident: Some(incident.into()),
-        received_at: now(),
-        sent_at: None,
-    }
+    LedgerAlarm { user: user.into(), ..testing::opened_alarm("arrival", incident) }
 }
 
 fn on_each_server(test: impl Fn(&Pool)) {

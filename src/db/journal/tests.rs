@@ -5,7 +5,7 @@ use diesel::connection::SimpleConnection as _;
 use super::*;
 use crate::{
     db::{
-        alarms::{self, AlarmState, LedgerAlarm},
+        alarms::{self, LedgerAlarm},
         engine::{error::DbError, pool::Db},
         incidents, testing,
     },
@@ -23,17 +23,10 @@ fn opened(number: u32) -> LedgerWrite {
     let (incident, alarm) =
         (format!("0199f0c2-7a55-7000-8000-{number:012}"), format!("0199f0c2-7a55-7000-9000-{number:012}"));
     let alarm = LedgerAlarm {
-        id: alarm,
-        user: "".into(),
         server: Some(LOUD.into()),
-        path: AlarmPath::Link,
         alarm_id: number.to_string(),
         title: format!("Alarm at the gate {number}"),
-        message: String::new(),
-        state: AlarmState::Opened,
-        incident: Some(incident.clone()),
-        received_at: testing::now(),
-        sent_at: None,
+        ..testing::opened_alarm(&alarm, &incident)
     };
     let mut write = write(&incident);
     for (incident, _) in write.incidents.values_mut() {

@@ -52,14 +52,11 @@ fn fates(random: Random, is_calm: Arc<AtomicBool>) -> Arc<CallFates> {
     })
 }
 
-/// A database that answers on virtual time.
-fn database(directory: &Path) -> Pool {
-    let disk = |_: DiskMoment| {
-        let answer = async {
-            sleep(Duration::from_millis(3)).await;
-            Ok::<(), DbError>(())
-        };
-        answer.boxed_local()
+/// A database that answers on virtual time, after this number of milliseconds at each moment.
+fn database(directory: &Path, millis: impl Fn(DiskMoment) -> u64 + Send + Sync + 'static) -> Pool {
+    let disk = move |moment: DiskMoment| {
+        let wait = Duration::from_millis(millis(moment));
+        sleep(wait).map(|()| Ok::<(), DbError>(())).boxed_local()
     };
     Pool::open_simulated(&Database::Sqlite(directory.join("test.db")), Arc::new(disk)).unwrap()
 }
@@ -67,7 +64,7 @@ fn database(directory: &Path) -> Pool {
 /// Lives through two minutes of this seed; gives how often a part has passed to another node.
 async fn live_through(seed: u64, directory: &Path) -> usize {
     tokio::time::pause();
-    let pool = database(directory);
+    let pool = database(directory, |_| 3);
     let parts = pair(&pool, 1..13);
     let (store, random, is_calm) = (MemoryLeases::default(), Random::seeded(seed), Arc::new(AtomicBool::new(false)));
     let mut processes: Vec<NodeProcess> = Vec::new();
@@ -125,7 +122,7 @@ fn a_process_that_was_cut_off_goes_on_as_another_node_until_it_leaves() {
     let directory = tempfile::tempdir().unwrap();
     actix::System::new().block_on(async {
         tokio::time::pause();
-        let pool = database(directory.path());
+        let pool = database(directory.path(), |_| 3);
         let parts = pair(&pool, 1..3);
         let is_cut = Arc::new(AtomicBool::new(false));
         let cut = is_cut.clone();
@@ -157,20 +154,11 @@ fn a_part_that_is_given_up_after_a_slow_look_has_its_time_from_then_on() {
         tokio::time::pause();
         let millis = Arc::new(AtomicU64::new(0));
         let reads_in = millis.clone();
-        let disk = move |moment: DiskMoment| {
-            let wait = if moment == DiskMoment::BeforeRead { reads_in.load(Ordering::Relaxed) } else { 0 };
-            let answer = async move {
-                sleep(Duration::from_millis(wait)).await;
-                Ok::<(), DbError>(())
-            };
-            answer.boxed_local()
-        };
-        let path = directory.path().join("test.db");
-        let pool = Pool::open_simulated(&Database::Sqlite(path), Arc::new(disk)).unwrap();
+        let pool = database(directory.path(), move |moment| {
+            if moment == DiskMoment::BeforeRead { reads_in.load(Ordering::Relaxed) } else { 0 }
+        });
         let parts = pair(&pool, 1..25);
-        let mut one = TestNode::start(&pool, "one");
-        one.sees(&["one"], &[]);
-        one.look(Instant::now()).await;
+        let ([mut one], _) = TestNode::start_all(&pool, ["one"]).await;
         one.sees(&["one", "two"], &[]);
         one.look(Instant::now()).await;
         let (both, at_two) = (nodes(&["one", "two"]), NodeId::from("two"));

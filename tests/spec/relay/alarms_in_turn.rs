@@ -150,87 +150,79 @@ async fn twenty_teams_take_turns_at_five_links_and_every_alarm_is_delivered() {
     every_alarm_is_delivered(20, 5, 3).await;
 }
 
-/// The first has the only link; the second and the third, who has no push credential, wait.
-async fn three_at_one_link() -> (PushTest, GameServer, [Owner; 3]) {
+/// The first has the only link; the second and the third, who has no push credential, wait. The third goes before the second,
+/// who waits for longer, except between these acts: a push credential of the third comes, and goes.
+async fn the_third_goes_next(
+    comes: impl AsyncFnOnce(&PushTest, &mut Owner),
+    goes: impl AsyncFnOnce(&PushTest, &mut Owner),
+) {
     let test = start(3, 1).await;
     let teams = roster(3, 1);
     let game = game_of(&test.app, &teams).await;
-    let first = Owner::new(&test, &game, teams[0][0].0, 1, Some(phone(0))).await;
+    let mut first = Owner::new(&test, &game, teams[0][0].0, 1, Some(phone(0))).await;
     links(&game, 1).await;
-    let second = Owner::new(&test, &game, teams[1][0].0, 2, Some(phone(1))).await;
-    let third = Owner::new(&test, &game, teams[2][0].0, 3, None).await;
-    (test, game, [first, second, third])
-}
-
-/// The link waits until then: the slot is for the first who waits after a minute, and for the second after two.
-fn is_at(at: Value) -> impl Fn(&Value) -> bool {
-    move |state: &Value| is_waiting(state) && state["server"]["nextAttemptAt"] == at
+    let mut second = Owner::new(&test, &game, teams[1][0].0, 2, Some(phone(1))).await;
+    let mut third = Owner::new(&test, &game, teams[2][0].0, 3, None).await;
+    // Both are watched: nothing but the alarms parts them.
+    let mut seconds = second.watch(&test).await;
+    let mut client = third.watch(&test).await;
+    // The slot is for the first who waits after a minute, and for the second after two.
+    let is_at = |place: i32| {
+        let at = json!(test.app.clock.now() + SLICE * place);
+        move |state: &Value| is_waiting(state) && state["server"]["nextAttemptAt"] == at
+    };
+    client.until(&third.server, is_at(1)).await;
+    seconds.ping().await;
+    comes(&test, &mut third).await;
+    client.until(&third.server, is_at(2)).await;
+    seconds.ping().await;
+    goes(&test, &mut third).await;
+    client.until(&third.server, is_at(1)).await;
+    first.delete_server().await;
+    client.until(&third.server, |state| is_complete(state, 1)).await;
+    assert_eq!(game.connections_of(second.player), 0);
+    assert_none_refused(&game, 1);
 }
 
 #[actix_web::test]
 async fn who_deletes_their_push_credential_goes_before_one_who_waits_for_longer() {
-    let (test, game, [mut first, mut second, mut third]) = three_at_one_link().await;
-    // Both are watched: nothing but the alarms parts them.
-    let mut seconds = second.watch(&test).await;
-    let mut client = third.watch(&test).await;
-    let expected = |slices: i32| json!(test.app.clock.now() + SLICE * slices);
-    client.until(&third.server, is_at(expected(1))).await;
-    seconds.ping().await;
-    third.phone = Some(phone(2));
-    third.upload(&test).await;
-    client.until(&third.server, is_at(expected(2))).await;
-    seconds.ping().await;
-    let deleted = third.browser.delete("/credentials/push").await;
-    assert_eq!(deleted.status, 200, "{}", deleted.text());
-    client.until(&third.server, is_at(expected(1))).await;
-    first.delete_server().await;
-    client.until(&third.server, |state| is_complete(state, 1)).await;
-    assert_eq!(game.connections_of(second.player), 0);
-    assert_none_refused(&game, 1);
+    let comes = async |test: &PushTest, third: &mut Owner| {
+        third.phone = Some(phone(2));
+        third.upload(test).await;
+    };
+    let goes = async |_: &PushTest, third: &mut Owner| {
+        let deleted = third.browser.delete("/credentials/push").await;
+        assert_eq!(deleted.status, 200, "{}", deleted.text());
+    };
+    the_third_goes_next(comes, goes).await;
 }
 
 #[actix_web::test]
 async fn who_has_a_push_credential_that_is_refused_goes_before_one_who_waits_for_longer() {
-    let (test, game, [mut first, mut second, mut third]) = three_at_one_link().await;
-    let phones = [phone(0), phone(1)];
-    test.until(|push| phones.iter().all(|(phone, _)| push.connected(*phone))).await;
-    let mut seconds = second.watch(&test).await;
-    let mut client = third.watch(&test).await;
-    let expected = |slices: i32| json!(test.app.clock.now() + SLICE * slices);
-    client.until(&third.server, is_at(expected(1))).await;
-    seconds.ping().await;
-    // While its login is not answered, the credential counts.
-    test.push.faults(|faults| faults.mute_login = true);
-    third.phone = Some((phone(2).0, 7));
-    third.upload(&test).await;
-    client.until(&third.server, is_at(expected(2))).await;
-    seconds.ping().await;
-    test.push.faults(|faults| faults.mute_login = false);
-    test.push.restart().await.unwrap();
-    client.until(&third.server, is_at(expected(1))).await;
-    first.delete_server().await;
-    client.until(&third.server, |state| is_complete(state, 1)).await;
-    assert_eq!(game.connections_of(second.player), 0);
-    assert_none_refused(&game, 1);
+    let comes = async |test: &PushTest, third: &mut Owner| {
+        let phones = [phone(0), phone(1)];
+        test.until(|push| phones.iter().all(|(phone, _)| push.connected(*phone))).await;
+        // While its login is not answered, the credential counts.
+        test.push.faults(|faults| faults.mute_login = true);
+        third.phone = Some((phone(2).0, 7));
+        third.upload(test).await;
+    };
+    let goes = async |test: &PushTest, _: &mut Owner| {
+        test.push.faults(|faults| faults.mute_login = false);
+        test.push.restart().await.unwrap();
+    };
+    the_third_goes_next(comes, goes).await;
 }
 
 #[actix_web::test]
 async fn who_has_a_push_credential_that_expires_goes_before_one_who_waits_for_longer() {
-    let (test, game, [mut first, mut second, mut third]) = three_at_one_link().await;
-    let mut seconds = second.watch(&test).await;
-    let mut client = third.watch(&test).await;
-    let expected = |slices: i32| json!(test.app.clock.now() + SLICE * slices);
-    let mut helper = test.app.paired(&mut third.browser).await;
-    let mut bundle = bundle(&third.player.to_string(), phone(2));
-    bundle["expiresAt"] = json!(test.app.clock.now() + TimeDelta::seconds(2));
-    assert_eq!(helper.upload(&bundle).await.status, 200);
-    test.until(|push| push.connected(phone(2).0)).await;
-    client.until(&third.server, is_at(expected(2))).await;
-    seconds.ping().await;
-    test.app.clock.advance(TimeDelta::seconds(2));
-    client.until(&third.server, is_at(expected(1))).await;
-    first.delete_server().await;
-    client.until(&third.server, |state| is_complete(state, 1)).await;
-    assert_eq!(game.connections_of(second.player), 0);
-    assert_none_refused(&game, 1);
+    let comes = async |test: &PushTest, third: &mut Owner| {
+        let mut helper = test.app.paired(&mut third.browser).await;
+        let mut bundle = bundle(&third.player.to_string(), phone(2));
+        bundle["expiresAt"] = json!(test.app.clock.now() + TimeDelta::seconds(2));
+        assert_eq!(helper.upload(&bundle).await.status, 200);
+        test.until(|push| push.connected(phone(2).0)).await;
+    };
+    let goes = async |test: &PushTest, _: &mut Owner| test.app.clock.advance(TimeDelta::seconds(2));
+    the_third_goes_next(comes, goes).await;
 }

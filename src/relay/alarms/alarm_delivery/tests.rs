@@ -211,19 +211,8 @@ impl World {
     /// A push as the inbox stores it.
     fn receive(&self, id: &str, title: &str) -> PushedAlarm {
         let now = self.context.clock.now();
-        let alarm = LedgerAlarm {
-            id: id.into(),
-            user: "alice".into(),
-            server: Some("one".into()),
-            path: AlarmPath::Push,
-            alarm_id: String::new(),
-            title: title.into(),
-            message: String::new(),
-            state: AlarmState::Received,
-            incident: None,
-            received_at: now,
-            sent_at: Some(now),
-        };
+        let alarm =
+            LedgerAlarm { title: title.into(), received_at: now, sent_at: Some(now), ..testing::received_alarm(id) };
         self.context.pool.write_blocking(|db| alarms::receive(db, &alarm)).unwrap();
         PushedAlarm { id: id.into(), title: title.into(), message: String::new(), sent: now, incident: None }
     }

@@ -16,7 +16,7 @@ use super::*;
 use crate::{
     config::Database,
     db::{
-        alarms::{self, AlarmState, LedgerAlarm},
+        alarms,
         engine::pool::{Db, DiskMoment},
         held_parts,
         incidents::StoredIncident,
@@ -28,7 +28,6 @@ use crate::{
         device::DeviceKind,
         fence::Fence,
         ids::{NodeId, PartId},
-        incident::AlarmPath,
     },
 };
 
@@ -100,20 +99,8 @@ async fn what_is_written_is_in_the_database() {
 
 /// An alarm of the link that opens this incident.
 fn alarm_write(id: &str, incident: &str) -> LedgerWrite {
-    let alarm = LedgerAlarm {
-        id: id.to_owned(),
-        user: "".into(),
-        server: Some("one".into()),
-        path: AlarmPath::Link,
-        alarm_id: "7".to_owned(),
-        title: "Roof".to_owned(),
-        message: String::new(),
-        state: AlarmState::Opened,
-        incident: Some(incident.to_owned()),
-        received_at: testing::now(),
-        sent_at: None,
-    };
-    LedgerWrite { alarms: [(id.to_owned(), alarm)].into(), ..incident_write(incident, 1) }
+    let alarms = [(id.to_owned(), testing::opened_alarm(id, incident))].into();
+    LedgerWrite { alarms, ..incident_write(incident, 1) }
 }
 
 #[actix::test]

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::{
-    nodes::{Nodes, carry_unless, node, take},
+    nodes::{Nodes, came_online, carry_unless, take},
     *,
 };
 use crate::{
@@ -12,14 +12,13 @@ use crate::{
         held_parts,
         incidents::{self, LedgerWrite},
     },
-    domain::world_event::{EventKind, WorldEvent},
     relay::remote::remote_message::{RemoteContent, RemoteMessage},
 };
 
 #[test]
 fn the_players_of_a_look_go_to_the_node_of_their_server_in_one_message() {
     simulated(async {
-        let Nodes { relay, hub, here: _here, there: _there, routes } = Nodes::start().await;
+        let Nodes { relay, hub, here: _here, there: _there, routes, .. } = Nodes::start().await;
         let asked = Rc::new(Cell::new(0));
         let counted = asked.clone();
         let count = move |letter: &Letter| {
@@ -32,13 +31,7 @@ fn the_players_of_a_look_go_to_the_node_of_their_server_in_one_message() {
         sleep(Duration::from_secs(1)).await;
         received(&client);
         let title = |number: u32| format!("Player {number} came online");
-        let seen = (0..40).map(|number| {
-            let (kind, action, title) = (EventKind::Login, "login", title(number));
-            let (grid, data) = (String::new(), Default::default());
-            let event = WorldEvent { kind, action, grid, x: None, y: None, ts: now(), title, data };
-            PlayerSeen { server: "one".into(), event }
-        });
-        hub.do_send(PlayersSeen(seen.collect()));
+        hub.do_send(PlayersSeen((0..40).map(title).map(came_online).collect()));
         sleep(Duration::from_secs(20)).await;
         let text = received(&client);
         let come = (0..40).filter(|number| text.contains(&title(*number))).count();
@@ -49,7 +42,7 @@ fn the_players_of_a_look_go_to_the_node_of_their_server_in_one_message() {
 #[test]
 fn an_acknowledgement_that_another_node_brings_to_the_ledger_is_shown() {
     simulated(async {
-        let Nodes { relay, hub: _hub, here: _here, there: _there, routes: _routes } = Nodes::start().await;
+        let Nodes { relay, hub: _hub, here: _here, there: _there, routes: _routes, .. } = Nodes::start().await;
         let (_subscription, _socket, client) = watch(&relay.worker(), "one").await;
         let incident = relay.hub.send(StartDrill { server: "one".into() }).await.unwrap().unwrap().incident;
         sleep(Duration::from_secs(5)).await;
@@ -66,7 +59,7 @@ fn an_acknowledgement_that_another_node_brings_to_the_ledger_is_shown() {
 #[test]
 fn a_server_that_is_on_its_way_to_a_node_is_asked_for_once_more_and_is_not_taken_for_none() {
     simulated(async {
-        let Nodes { relay, hub, here, there, routes } = Nodes::start().await;
+        let Nodes { relay, hub, here, there, routes, .. } = Nodes::start().await;
         actix::spawn(carry_unless(routes, |_| false));
         let devices = || hub.send(ReadDevices { server: "one".into() });
         let all_refuse = async |when: &str| {
@@ -103,24 +96,19 @@ fn a_server_that_is_on_its_way_to_a_node_is_asked_for_once_more_and_is_not_taken
 #[test]
 fn of_a_server_that_no_one_watches_its_node_says_at_once_that_it_knows_nothing() {
     simulated(async {
-        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
-        let relay = Relay::start_on_node(GameLinkPolicy::Subscribed, &["one"], |_| {}, Some(node_here));
-        let hub = relay.hub_of(node_there);
-        here.seat([take(&relay, "one", "here-1")]);
-        there.seat([]);
-        sleep(Duration::from_secs(10)).await;
-        actix::spawn(carry_unless([("here", route), ("there", route_there)], |_| false));
-        let devices = hub.send(ReadDevices { server: "one".into() }).await.unwrap();
+        let nodes = Nodes::start_with(GameLinkPolicy::Subscribed).await;
+        actix::spawn(carry_unless(nodes.routes, |_| false));
+        let devices = nodes.hub.send(ReadDevices { server: "one".into() }).await.unwrap();
         assert_eq!(devices.map(|devices| devices.len()), Ok(0));
         let find = FindRaid { server: "one".into(), incident: "unknown".to_owned() };
-        assert_eq!(hub.send(find).await.unwrap(), Ok(None));
+        assert_eq!(nodes.hub.send(find).await.unwrap(), Ok(None));
     });
 }
 
 #[test]
 fn a_node_that_has_ended_its_links_does_not_say_that_nothing_is_known() {
     simulated(async {
-        let Nodes { relay, hub, here: _here, there: _there, routes } = Nodes::start().await;
+        let Nodes { relay, hub, here: _here, there: _there, routes, .. } = Nodes::start().await;
         actix::spawn(carry_unless(routes, |_| false));
         relay.hub.send(EndLinks).await.unwrap();
         for hub in [&hub, &relay.hub] {

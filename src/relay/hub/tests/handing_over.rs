@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{
     lossy_nodes::store_push,
-    nodes::{carry_unless, node, take},
+    nodes::{Nodes, carry_unless, take},
     *,
 };
 use crate::{
@@ -57,21 +57,17 @@ impl TwoNodes {
 
     /// Nothing carries their messages yet.
     fn without_carrier(servers: &[&str]) -> (Self, [(&'static str, MailRoute); 2]) {
-        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
-        let outbox = node_here.mail.outbox.clone();
-        let relay = Relay::start_on_node(GameLinkPolicy::Always, servers, |_| {}, Some(node_here));
+        let Nodes { relay, hub, here, there, outbox, routes } = Nodes::without_parts(GameLinkPolicy::Always, servers);
         for server in servers {
             let (server, kind) = (ServerId::from(*server), DeviceKind::Alarm);
             relay.write(|db| smart_devices::upsert(db, &server, "7", kind, "Front door", now()));
         }
-        let hub = relay.hub_of(node_there);
         let rights: Vec<Arc<Fence>> = servers.iter().map(|server| take(&relay, server, NODES[0])).collect();
         here.seat(rights.iter().cloned());
         there.seat([]);
         here.sees(&NODES);
         there.sees(&NODES);
-        let nodes = Self { relay, hub, here, there, rights, is_silent: Rc::default(), outbox };
-        (nodes, [("here", route), ("there", route_there)])
+        (Self { relay, hub, here, there, rights, is_silent: Rc::default(), outbox }, routes)
     }
 
     fn carry(&self, routes: [(&'static str, MailRoute); 2]) {

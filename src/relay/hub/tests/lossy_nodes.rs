@@ -3,36 +3,24 @@
 use std::cell::Cell;
 
 use super::{
-    nodes::{Nodes, carry_unless, node, take},
+    nodes::{Nodes, carry_unless, take},
     *,
 };
 use crate::{
     cluster::node_mail::Letter,
     db::{
-        alarms::{self, AlarmState, LedgerAlarm},
+        alarms::{self, LedgerAlarm},
         incidents,
     },
-    domain::incident::AlarmPath,
     relay::remote::remote_message::{RemoteContent, RemoteMessage},
 };
 
 /// A push that the inbox has stored.
 pub(super) fn store_push(relay: &Relay, id: &str) -> PushedAlarm {
-    let row = LedgerAlarm {
-        id: id.into(),
-        user: "alice".into(),
-        server: Some("one".into()),
-        path: AlarmPath::Push,
-        alarm_id: String::new(),
-        title: id.to_owned(),
-        message: String::new(),
-        state: AlarmState::Received,
-        incident: None,
-        received_at: relay.context.clock.now(),
-        sent_at: Some(relay.context.clock.now()),
-    };
+    let (title, now) = (id.to_owned(), relay.context.clock.now());
+    let row = LedgerAlarm { title, received_at: now, sent_at: Some(now), ..testing::received_alarm(id) };
     assert!(relay.write(|db| alarms::receive(db, &row)));
-    PushedAlarm { id: id.into(), title: id.into(), message: String::new(), sent: row.received_at, incident: None }
+    PushedAlarm { id: id.into(), title: id.into(), message: String::new(), sent: now, incident: None }
 }
 
 /// Adds what has arrived to what this client has seen, and gives a sign of life.
@@ -47,13 +35,11 @@ fn take_frames(((_, socket, client), seen): (&(Rc<Subscription>, Rc<Socket>, Mem
 fn whatever_is_lost_each_alarm_is_in_one_incident_and_reaches_the_sockets_of_both_nodes() {
     for seed in 0..6 {
         simulated(async move {
-            let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
-            let relay = Relay::start_on_node(GameLinkPolicy::Always, &["one"], |_| {}, Some(node_here));
-            let hubs = [relay.hub.clone(), relay.hub_of(node_there)];
+            let Nodes { relay, hub, here, there, routes, .. } = Nodes::without_parts(GameLinkPolicy::Always, &["one"]);
+            let hubs = [relay.hub.clone(), hub];
             let (seats, random) = ([here, there], Random::seeded(seed));
             let is_calm = Rc::new(Cell::new(true));
             let (calm, chance) = (is_calm.clone(), random.clone());
-            let routes = [("here", route), ("there", route_there)];
             actix::spawn(carry_unless(routes, move |_| !calm.get() && chance.byte() < 50));
             seats[0].seat([take(&relay, "one", "here-1")]);
             seats[1].seat([]);
@@ -105,14 +91,10 @@ fn whatever_is_lost_each_alarm_is_in_one_incident_and_reaches_the_sockets_of_bot
 #[test]
 fn the_message_of_an_alarm_that_was_lost_is_sent_again() {
     simulated(async {
-        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
-        let relay = Relay::start_on_node(GameLinkPolicy::Always, &["one"], |_| {}, Some(node_here));
-        let (hub, is_lost) = (relay.hub_of(node_there), Rc::new(Cell::new(false)));
+        let Nodes { relay, hub, here: _here, there: _there, routes, .. } = Nodes::start().await;
+        let is_lost = Rc::new(Cell::new(false));
         let lost = is_lost.clone();
-        actix::spawn(carry_unless([("here", route), ("there", route_there)], move |_| lost.get()));
-        here.seat([take(&relay, "one", "here-1")]);
-        there.seat([]);
-        sleep(Duration::from_secs(10)).await;
+        actix::spawn(carry_unless(routes, move |_| lost.get()));
         let (_subscription, _socket, client) = watch(&relay.worker_of(&hub), "one").await;
         sleep(Duration::from_secs(1)).await;
         received(&client);
@@ -128,21 +110,24 @@ fn the_message_of_an_alarm_that_was_lost_is_sent_again() {
     });
 }
 
+/// Loses what comes back of an alarm while `is_lossy`, except for the answer that it has come; counts the messages with alarms.
+fn loses_answers(is_lossy: &Rc<Cell<bool>>, sent: &Rc<Cell<u32>>) -> impl Fn(&Letter) -> bool + use<> {
+    let (lossy, counted) = (is_lossy.clone(), sent.clone());
+    move |letter| {
+        let content = RemoteMessage::read(letter.message.clone()).map(|(message, _)| message.content);
+        let is_taken =
+            matches!(content, Some(RemoteContent::AlarmTaken { sockets, ended, .. }) if sockets > 0 || ended);
+        counted.set(counted.get() + u32::from(matches!(content, Some(RemoteContent::Alarm { .. }))));
+        is_taken && lossy.get()
+    }
+}
+
 #[test]
 fn an_alarm_whose_answers_are_lost_for_a_while_is_heard_all_the_same() {
     simulated(async {
-        let Nodes { relay, hub, here: _here, there: _there, routes } = Nodes::start().await;
-        let (is_lossy, sent) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
-        let (lossy, counted) = (is_lossy.clone(), sent.clone());
-        // The answer that the alarm has come is not lost.
-        let is_lost = move |letter: &Letter| {
-            let content = RemoteMessage::read(letter.message.clone()).map(|(message, _)| message.content);
-            let is_taken =
-                matches!(content, Some(RemoteContent::AlarmTaken { sockets, ended, .. }) if sockets > 0 || ended);
-            counted.set(counted.get() + u32::from(matches!(content, Some(RemoteContent::Alarm { .. }))));
-            is_taken && lossy.get()
-        };
-        actix::spawn(carry_unless(routes, is_lost));
+        let Nodes { relay, hub, here: _here, there: _there, routes, .. } = Nodes::start().await;
+        let (is_lossy, sent) = (Rc::new(Cell::new(true)), Rc::default());
+        actix::spawn(carry_unless(routes, loses_answers(&is_lossy, &sent)));
         let (_subscription, _socket, client) = watch(&relay.worker_of(&hub), "one").await;
         sleep(Duration::from_secs(1)).await;
         received(&client);
@@ -163,24 +148,9 @@ fn an_alarm_whose_answers_are_lost_for_a_while_is_heard_all_the_same() {
 #[test]
 fn a_feed_that_begins_again_while_an_alarm_is_open_rings_it_no_second_time() {
     simulated(async {
-        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
-        let outbox = node_here.mail.outbox.clone();
-        let relay = Relay::start_on_node(GameLinkPolicy::Always, &["one"], |_| {}, Some(node_here));
-        let hub = relay.hub_of(node_there);
-        let (is_lossy, sent) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
-        let (lossy, counted) = (is_lossy.clone(), sent.clone());
-        let is_lost = move |letter: &Letter| {
-            let content = RemoteMessage::read(letter.message.clone()).map(|(message, _)| message.content);
-            counted.set(counted.get() + u32::from(matches!(content, Some(RemoteContent::Alarm { .. }))));
-            // The answer that the alarm has come is not lost.
-            let is_taken =
-                matches!(content, Some(RemoteContent::AlarmTaken { sockets, ended, .. }) if sockets > 0 || ended);
-            is_taken && lossy.get()
-        };
-        actix::spawn(carry_unless([("here", route), ("there", route_there)], is_lost));
-        here.seat([take(&relay, "one", "here-1")]);
-        there.seat([]);
-        sleep(Duration::from_secs(10)).await;
+        let Nodes { relay, hub, here: _here, there: _there, outbox, routes } = Nodes::start().await;
+        let (is_lossy, sent) = (Rc::new(Cell::new(true)), Rc::default());
+        actix::spawn(carry_unless(routes, loses_answers(&is_lossy, &sent)));
         let (_subscription, _socket, client) = watch(&relay.worker_of(&hub), "one").await;
         sleep(Duration::from_secs(1)).await;
         received(&client);
@@ -223,7 +193,7 @@ fn an_alarm_waits_for_no_silence_of_a_node_that_is_gone() {
 #[test]
 fn sockets_wait_for_no_silence_of_a_node_that_is_gone() {
     simulated(async {
-        let Nodes { relay, hub, here: _here, there, routes } = Nodes::start().await;
+        let Nodes { relay, hub, here: _here, there, routes, .. } = Nodes::start().await;
         let is_asked = Rc::new(Cell::new(false));
         let asked = is_asked.clone();
         actix::spawn(carry_unless(routes, move |letter| {

@@ -6,14 +6,13 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    cluster::node_mail::{Letter, MailRoute, mail},
+    cluster::node_mail::{Letter, MailRoute, Outbox, mail},
     db::{
-        alarms::{self, AlarmState, LedgerAlarm},
+        alarms::{self, LedgerAlarm},
         held_parts, incidents, node_news, sessions,
     },
     domain::{
         ids::{GameServerId, PartId},
-        incident::AlarmPath,
         limits,
         node_news::NodeNews,
         world_event::{EventKind, WorldEvent},
@@ -24,7 +23,7 @@ use crate::{
 };
 
 /// The seat and the mail of a process, and what its hub gets.
-pub(super) fn node(process: &str) -> (NodeSeat, MailRoute, HubNode) {
+fn node(process: &str) -> (NodeSeat, MailRoute, HubNode) {
     let ((seat, ownership), (mail, route)) = (NodeSeat::new(process), mail());
     (seat, route, HubNode { ownership, mail, guesses: Arc::default() })
 }
@@ -84,20 +83,40 @@ pub(super) struct Nodes {
     pub hub: Addr<Hub>,
     pub here: NodeSeat,
     pub there: NodeSeat,
+    /// Messages of the first.
+    pub outbox: Outbox,
     /// For [`carry`].
     pub routes: [(&'static str, MailRoute); 2],
 }
 
 impl Nodes {
     pub(super) async fn start() -> Self {
-        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
-        let relay = Relay::start_on_node(GameLinkPolicy::Always, &["one"], |_| {}, Some(node_here));
-        let hub = relay.hub_of(node_there);
-        here.seat([take(&relay, "one", "here-1")]);
-        there.seat([]);
-        sleep(Duration::from_secs(10)).await;
-        Self { relay, hub, here, there, routes: [("here", route), ("there", route_there)] }
+        Self::start_with(GameLinkPolicy::Always).await
     }
+
+    pub(super) async fn start_with(link_policy: GameLinkPolicy) -> Self {
+        let nodes = Self::without_parts(link_policy, &["one"]);
+        nodes.here.seat([take(&nodes.relay, "one", "here-1")]);
+        nodes.there.seat([]);
+        sleep(Duration::from_secs(10)).await;
+        nodes
+    }
+
+    /// Neither has a lease yet.
+    pub(super) fn without_parts(link_policy: GameLinkPolicy, servers: &[&str]) -> Self {
+        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
+        let outbox = node_here.mail.outbox.clone();
+        let relay = Relay::start_on_node(link_policy, servers, |_| {}, Some(node_here));
+        let hub = relay.hub_of(node_there);
+        Self { relay, hub, here, there, outbox, routes: [("here", route), ("there", route_there)] }
+    }
+}
+
+/// A player of the server "one", with the title of the event.
+pub(super) fn came_online(title: String) -> PlayerSeen {
+    let (kind, action, grid, data) = (EventKind::Login, "login", String::new(), Default::default());
+    let event = WorldEvent { kind, action, grid, x: None, y: None, ts: now(), title, data };
+    PlayerSeen { server: "one".into(), event }
 }
 
 #[test]
@@ -172,19 +191,8 @@ fn an_alarm_that_another_node_has_stored_is_delivered() {
         seat.seat([take(&relay, "one", "here")]);
         sleep(Duration::from_secs(5)).await;
         for server in ["one", "two"] {
-            let alarm = LedgerAlarm {
-                id: format!("alarm of {server}"),
-                user: "alice".into(),
-                server: Some(server.into()),
-                path: AlarmPath::Push,
-                alarm_id: String::new(),
-                title: "Roof".to_owned(),
-                message: String::new(),
-                state: AlarmState::Received,
-                incident: None,
-                received_at: now(),
-                sent_at: Some(now()),
-            };
+            let alarm = testing::received_alarm(&format!("alarm of {server}"));
+            let alarm = LedgerAlarm { server: Some(server.into()), ..alarm };
             assert!(relay.write(|db| alarms::receive(db, &alarm)));
         }
         sleep(Duration::from_secs(5)).await;
@@ -277,7 +285,7 @@ fn other_nodes_hear_what_concerns_their_sockets_and_servers() {
 #[test]
 fn a_socket_watches_a_server_of_another_node_and_goes_on_when_that_passes_on() {
     simulated(async {
-        let Nodes { relay, hub, here, there, routes } = Nodes::start().await;
+        let Nodes { relay, hub, here, there, routes, .. } = Nodes::start().await;
         actix::spawn(carry(routes));
         let (_subscription, socket, client) = watch(&relay.worker_of(&hub), "one").await;
         sleep(Duration::from_secs(1)).await;
@@ -302,7 +310,7 @@ fn a_socket_watches_a_server_of_another_node_and_goes_on_when_that_passes_on() {
 #[test]
 fn a_user_whose_access_has_ended_watches_at_no_node() {
     simulated(async {
-        let Nodes { relay, hub, here: _here, there: _there, routes } = Nodes::start().await;
+        let Nodes { relay, hub, here: _here, there: _there, routes, .. } = Nodes::start().await;
         actix::spawn(carry(routes));
         let (subscription, _socket, client) = watch(&relay.worker_of(&hub), "one").await;
         sleep(Duration::from_secs(1)).await;
@@ -318,7 +326,7 @@ fn a_user_whose_access_has_ended_watches_at_no_node() {
 #[test]
 fn a_command_for_a_server_of_another_node_is_answered_from_there() {
     simulated(async {
-        let Nodes { relay, hub, here: _here, there: _there, routes } = Nodes::start().await;
+        let Nodes { relay, hub, here: _here, there: _there, routes, .. } = Nodes::start().await;
         let toggle = |user: &str| {
             let wish = Wish { value: None, by: user.into() };
             hub.send(UserCommand { server: "one".into(), toggle: DeviceToggle { device: "7".into(), wish } })
@@ -337,12 +345,7 @@ fn a_command_for_a_server_of_another_node_is_answered_from_there() {
 #[test]
 fn questions_about_a_server_of_another_node_are_answered_from_there() {
     simulated(async {
-        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
-        let relay = Relay::start_on_node(GameLinkPolicy::Always, &["one"], |_| {}, Some(node_here));
-        let hub = relay.hub_of(node_there);
-        here.seat([take(&relay, "one", "here-1")]);
-        there.seat([]);
-        sleep(Duration::from_secs(10)).await;
+        let Nodes { relay, hub, here: _here, there: _there, routes, .. } = Nodes::start().await;
         let links = async || {
             let links = hub.send(LinkStatuses { servers: vec!["one".into(), "two".into()] }).await.unwrap();
             let is_silent = |link: LinkStatus| link.reason == Some(LinkReason::NodeSilent);
@@ -354,7 +357,7 @@ fn questions_about_a_server_of_another_node_are_answered_from_there() {
         assert_eq!(links().await, [("one".to_owned(), true)]);
         assert_eq!(find("unknown").await.unwrap(), Err(Unanswered));
         assert_eq!(devices().await.unwrap().map(|devices| devices.len()), Err(Unanswered));
-        actix::spawn(carry([("here", route), ("there", route_there)]));
+        actix::spawn(carry(routes));
         assert_eq!(links().await, [("one".to_owned(), false)]);
         assert_eq!(find("unknown").await.unwrap(), Ok(None));
         assert_eq!(devices().await.unwrap().map(|devices| devices.len()), Ok(0));
@@ -371,10 +374,7 @@ fn questions_about_a_server_of_another_node_are_answered_from_there() {
         let said = say(&hub).await;
         assert!(said.is_some() && said == say(&relay.hub).await, "{said:?}");
         let (_subscription, _socket, client) = watch(&relay.worker(), "one").await;
-        let (kind, action, title) = (EventKind::Login, "login", "Vex came online".to_owned());
-        let (grid, data) = (String::new(), Default::default());
-        let event = WorldEvent { kind, action, grid, x: None, y: None, ts: now(), title, data };
-        hub.do_send(PlayersSeen(vec![PlayerSeen { server: "one".into(), event }]));
+        hub.do_send(PlayersSeen(vec![came_online("Vex came online".to_owned())]));
         sleep(Duration::from_secs(1)).await;
         assert!(received(&client).contains("Vex came online"));
     });
@@ -383,14 +383,12 @@ fn questions_about_a_server_of_another_node_are_answered_from_there() {
 #[test]
 fn sockets_at_another_node_are_counted_and_their_users_are_online() {
     simulated(async {
-        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
-        let relay = Relay::start_on_node(GameLinkPolicy::Always, &["one"], |_| {}, Some(node_here));
-        let hub = relay.hub_of(node_there);
+        let Nodes { relay, hub, here, there, routes, .. } = Nodes::without_parts(GameLinkPolicy::Always, &["one"]);
         for seat in [&here, &there] {
             seat.seat([]);
             seat.sees(&["here-1", "there-1"]);
         }
-        actix::spawn(carry([("here", route), ("there", route_there)]));
+        actix::spawn(carry(routes));
         relay.write(|db| sessions::insert(db, &"session".into(), &"alice".into(), now()));
         let admit = || Admit { user: "alice".into(), session: "session".into(), access: RelayAccess::Session };
         let (closed, mut open) = (Rc::default(), Vec::new());
@@ -429,9 +427,7 @@ impl Handler<ReadPushSession> for PushSessionsOfNode {
 #[test]
 fn a_push_session_is_read_at_the_node_that_has_it() {
     simulated(async {
-        let ((here, route, node_here), (there, route_there, node_there)) = (node("here"), node("there"));
-        let relay = Relay::start_on_node(GameLinkPolicy::Always, &["one"], |_| {}, Some(node_here));
-        let hub = relay.hub_of(node_there);
+        let Nodes { relay, hub, here, there, routes, .. } = Nodes::without_parts(GameLinkPolicy::Always, &["one"]);
         let part = push_session(&"alice".into());
         let parts = BTreeSet::from([part]);
         let taken = relay.write(|db| {
@@ -443,7 +439,7 @@ fn a_push_session_is_read_at_the_node_that_has_it() {
         relay.hub.do_send(PushSessionsAt(PushSessionsOfNode.start().recipient()));
         let read = |hub: &Addr<Hub>, user: &str| hub.send(ReadPushSession { user: user.into() });
         assert_eq!(read(&hub, "alice").await.unwrap(), Err(Unanswered), "no message comes through");
-        actix::spawn(carry([("here", route), ("there", route_there)]));
+        actix::spawn(carry(routes));
         assert_eq!(read(&hub, "alice").await.unwrap(), Ok("connected".into()));
         assert_eq!(read(&hub, "bob").await.unwrap(), Ok(Value::Null), "no node has it");
         assert_eq!(read(&relay.hub, "alice").await.unwrap(), Ok(Value::Null), "it is here: its push worker is asked");
@@ -473,7 +469,7 @@ fn sockets_of_a_server_that_comes_here_wait_for_no_answer_of_a_node_that_is_gone
 #[test]
 fn sockets_find_a_server_soon_however_often_it_has_passed_on() {
     simulated(async {
-        let Nodes { relay, hub, here, there, routes } = Nodes::start().await;
+        let Nodes { relay, hub, here, there, routes, .. } = Nodes::start().await;
         actix::spawn(carry(routes));
         let (_subscription, socket, client) = watch(&relay.worker_of(&hub), "one").await;
         for turn in 0..8 {

@@ -11,19 +11,8 @@ fn of_another_node(world: &World, alarm: &str, incident: &str, is_acknowledged: 
     let now = world.context.clock.now();
     let mut write = testing::incident_write(incident, 1);
     write.incidents.values_mut().for_each(|(facts, _)| (facts.first_at, facts.last_at) = (now, now));
-    let row = LedgerAlarm {
-        id: alarm.into(),
-        user: "".into(),
-        server: Some("one".into()),
-        path: AlarmPath::Link,
-        alarm_id: "7".into(),
-        title: "Front door".into(),
-        message: String::new(),
-        state: AlarmState::Opened,
-        incident: Some(incident.into()),
-        received_at: now,
-        sent_at: None,
-    };
+    let title = String::from("Front door");
+    let row = LedgerAlarm { title, received_at: now, ..testing::opened_alarm(alarm, incident) };
     write.alarms.insert(alarm.into(), row);
     if is_acknowledged {
         write.acks.insert(incident.into(), [("alice".into(), now)].into());
