@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use diesel::{RunQueryDsl as _, sql_query, sql_types::Text};
+use diesel::{sql_query, sql_types::Text};
 
 use self::{
     archive::{ArchiveWriter, BackupManifest, DATABASE, IMAGES},
@@ -34,7 +34,7 @@ use crate::{
     clock::Clock,
     config::{Database, ImageStorage, SECRETS_FILE, Settings, StoragePlaces, fresh_secrets},
     db::{
-        engine::{self, Access, database_file, error::DbError, pool::Db, schema_steps},
+        engine::{self, Access, database_file, error::DbError, pool::Db, prelude::RunQuery as _, schema_steps},
         erasure_list::ERASURES,
         images,
         journal::{JOURNAL, REFUSED},

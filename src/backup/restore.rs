@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use diesel::{QueryableByName, RunQueryDsl as _, sql_query, sql_types::Text};
+use diesel::{QueryableByName, sql_query, sql_types::Text};
 
 use super::{
     archive::{self, BackupManifest, DATABASE, IMAGES},
@@ -21,7 +21,7 @@ use crate::{
     config::{Database, ImageStorage, LOCK_FILE, Settings, StoragePlaces, create_private_dir, take_data_dir},
     db::{
         audit::{self, AuditHead},
-        engine::{self, Access, error::DbError, pool::Db, schema_steps},
+        engine::{self, Access, error::DbError, pool::Db, prelude::RunQuery as _, schema_steps},
         erasure_list::{self, ErasureStep, RepeatedErasures},
         images,
         journal::{self, JOURNAL},

@@ -3,11 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         paired_servers::{self as servers, PairedServer},
         schema::{guests, paired_servers, users},
     },

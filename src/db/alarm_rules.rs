@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         channels::{self, StoredChannel},
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{alarm_rules, paired_servers},
     },
     domain::{

@@ -6,13 +6,13 @@
 //! paired server is `unmatched`. Repeats that the link reports within an incident are counted by the incident and have no
 //! row of their own.
 
-use diesel::{dsl::min, prelude::*};
+use diesel::dsl::min;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     db::{
         PURGE_BATCH,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::alarms,
     },
     domain::{

@@ -1,10 +1,8 @@
 //! Answers of the player-statistics service about the names of a player: it is paid, so they are kept.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::alias_answers,
     },
     domain::{player_name::NameKey, time::Timestamp},

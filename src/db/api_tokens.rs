@@ -1,11 +1,10 @@
 //! A user's tokens for programs of their own: what each may do, and the hash by which it is found.
 
-use crate::db::engine::prelude::*;
 use chrono::Duration;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, stored_server::StoredServer},
+        engine::{error::DbError, pool::Db, prelude::*, stored_server::StoredServer},
         schema::{api_tokens, users},
     },
     domain::{

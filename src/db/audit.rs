@@ -10,13 +10,13 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use diesel::{dsl::max, prelude::*};
+use diesel::dsl::max;
 use serde_json::{Value, json};
 
 use crate::{
     crypto::digest::sha256_hex,
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{audit, audit_head},
     },
     domain::{

@@ -2,11 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::beta_testers,
     },
     domain::{

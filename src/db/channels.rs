@@ -3,12 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         PURGE_BATCH,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{channels, users},
     },
     domain::{

@@ -1,10 +1,8 @@
 //! The team chat of paired servers: the last lines of each.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::chat_lines,
     },
     domain::{

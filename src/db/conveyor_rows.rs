@@ -1,10 +1,8 @@
 //! The conveyor map: the category of each item on a conveyor, by short name.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::conveyor_rows,
     },
     domain::time::Timestamp,

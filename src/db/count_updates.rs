@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::db::engine::prelude::*;
 use chrono::TimeDelta;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         notices::{NewMessage, NoticeDelivery, NoticeDeliveryState, message_id},
         schema::{channels, deliveries, incident_acks},
     },

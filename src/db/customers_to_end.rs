@@ -1,11 +1,9 @@
 //! Customers of the payment provider whose users erased themselves, until nothing runs for them there. Kept because the
 //! provider may not answer when they go; only its own id is.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::customers_to_end,
     },
     domain::{payment::retry_at, time::Timestamp},

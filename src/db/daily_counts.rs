@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use chrono::{NaiveDate, NaiveTime, TimeDelta};
-use diesel::{dsl::count_star, prelude::*};
+use diesel::dsl::count_star;
 
 use crate::{
     db::{
         PURGE_BATCH,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{active_days, daily_counts, incidents, timeline, users},
     },
     domain::{ids::UserId, time::Timestamp},

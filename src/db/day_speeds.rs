@@ -1,10 +1,8 @@
 //! Speeds of day and night of game servers, as links to them learned.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::day_speeds,
     },
     domain::{ids::GameServerId, team_command::daylight::DaySpeeds},

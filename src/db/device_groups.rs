@@ -1,10 +1,8 @@
 //! Groups of devices of a paired server, which are switched as one.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::device_groups,
     },
     domain::{ids::ServerId, time::Timestamp},

@@ -1,11 +1,10 @@
 //! Channels that were switched off after a day of failures, until their users have been warned of it by others.
 
-use crate::db::engine::prelude::*;
 use chrono::TimeDelta;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::channels,
     },
     domain::{channel::ChannelState, ids::ChannelId, time::Timestamp},

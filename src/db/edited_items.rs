@@ -1,10 +1,8 @@
 //! Edits of items by admins, over the embedded catalogue.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{edited_items, edited_items_version},
     },
     domain::{items::ItemEdit, time::Timestamp},

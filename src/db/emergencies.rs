@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         channels::{self, StoredChannel},
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         incidents, notice_subjects,
         notices::{EndedAttempt, NoticeKey},
         paired_servers,

@@ -1,13 +1,12 @@
 //! The keys that have sealed rows, by fingerprint, numbered in the order in which they were first used.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         engine::{
             error::DbError,
             lock_holder::{self, LockHold},
             pool::Db,
+            prelude::*,
         },
         schema::encryption_keys,
     },

@@ -25,13 +25,16 @@ pub mod write_check;
 use std::{fmt, fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use diesel::{
-    Connection as _, PgConnection, QueryableByName, RunQueryDsl as _, SqliteConnection,
-    connection::SimpleConnection as _, sql_query, sql_types::Integer,
+    Connection as _, PgConnection, QueryableByName, SqliteConnection, connection::SimpleConnection as _, sql_query,
+    sql_types::Integer,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
 use self::transient_failures::{NO_CONNECTION_LEFT, is_transient_for_connection};
-use crate::{config, db::engine::error::DbError};
+use crate::{
+    config,
+    db::engine::{error::DbError, prelude::RunQuery as _},
+};
 
 /// Time for which a connection to SQLite waits for another one, milliseconds.
 const PATIENT: &str = "PRAGMA busy_timeout = 5000";

@@ -15,12 +15,11 @@ use std::{
     },
 };
 
-use crate::db::engine::prelude::*;
 use chrono::TimeDelta;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         personal_data,
         schema::users,
         users::User,

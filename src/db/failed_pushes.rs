@@ -2,11 +2,11 @@
 //! dead letter; it is kept for the operator and never handled again.
 
 use chrono::Duration;
-use diesel::{dsl::count_star, prelude::*};
+use diesel::dsl::count_star;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::failed_pushes,
     },
     domain::{

@@ -1,10 +1,8 @@
 //! Accounts that had a subscription and have erased themselves, as marks
 //! ([`AccountMarks`](crate::crypto::account_mark::AccountMarks)): there is one trial for an account.
 
-use crate::db::engine::prelude::*;
-
 use crate::db::{
-    engine::{error::DbError, pool::Db},
+    engine::{error::DbError, pool::Db, prelude::*},
     schema::former_subscribers,
 };
 

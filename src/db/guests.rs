@@ -8,15 +8,12 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::Duration;
-use diesel::{
-    dsl::{exists, not},
-    prelude::*,
-};
+use diesel::dsl::{exists, not};
 
 use crate::{
     db::{
         PURGE_BATCH, api_tokens,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         helper_devices, invite_refusals,
         paired_servers::{PairedServer, lock},
         schema::{blocked_inviters, guests, paired_servers, refused_invites, users},

@@ -1,12 +1,11 @@
 //! Helper devices: programs that act for a user with a long-lived token, whose hash is stored. An overlay is one that
 //! may only watch one server.
 
-use crate::db::engine::prelude::*;
 use chrono::Duration;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, stored_server::StoredServer},
+        engine::{error::DbError, pool::Db, prelude::*, stored_server::StoredServer},
         pairing_codes::CodePurpose,
         schema::helper_devices,
     },

@@ -1,10 +1,8 @@
 //! Requests that came with an `Idempotency-Key`, and their sealed answers.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::idempotency_keys,
         users,
     },

@@ -1,14 +1,11 @@
 //! Uploaded images, and what uses them: an image is deleted when nothing does. The images themselves are in
 //! `uploads`.
 
-use diesel::{
-    dsl::{exists, not},
-    prelude::*,
-};
+use diesel::dsl::{exists, not};
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{image_uses, images},
     },
     domain::{image_name::ImageName, time::Timestamp},

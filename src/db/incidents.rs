@@ -12,7 +12,6 @@ mod shared_acks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::db::engine::prelude::*;
 use diesel::dsl::{max, min};
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +29,7 @@ use crate::{
     db::{
         PURGE_BATCH, access,
         alarms::{self, AlarmState, LedgerAlarm},
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         new_notices, notices, paired_servers,
         schema::{incident_acks, incidents, smart_devices},
     },

@@ -1,10 +1,8 @@
 //! Invitations that a user does not want: refused ones, by server, and those of inviters that the user blocks.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{blocked_inviters, refused_invites, users},
         users::{self as user_rows, User},
     },

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         access,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         incidents::{self, StoredIncident},
         new_notices::{self, NewNotice},
         notice_rules::NoticeRules,

@@ -4,11 +4,11 @@
 //! `companion doctor` looks through all of a file.
 
 use diesel::{
-    QueryableByName, RunQueryDsl as _, sql_query,
+    QueryableByName, sql_query,
     sql_types::{BigInt, Text},
 };
 
-use crate::db::engine::{error::DbError, pool::Db};
+use crate::db::engine::{error::DbError, pool::Db, prelude::RunQuery as _};
 
 /// Tables of the ledger, and those that it writes or reads for an alarm, each with a text of its rows and its key.
 const LEDGER: [(&str, &str, &str); 7] = [

@@ -1,11 +1,9 @@
 //! Notes on the map of a paired server: those of users, those of the detector of deaths, and those that the team placed
 //! in the game, as the game server last showed them.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::map_notes,
     },
     domain::{ids::ServerId, time::Timestamp},

@@ -1,16 +1,13 @@
 //! The maps of game servers: one for each, however many have paired it, and its picture in the sizes that were asked
 //! for. The map of a new world takes the place of the one before.
 
-use diesel::{
-    dsl::{exists, not},
-    prelude::*,
-};
+use diesel::dsl::{exists, not};
 
 use crate::{
     crypto::digest::sha256_hex,
     db::{
         PURGE_BATCH,
-        engine::{error::DbError, pool::Db, stored_monuments},
+        engine::{error::DbError, pool::Db, prelude::*, stored_monuments},
         schema::{map_pictures, maps, paired_servers},
     },
     domain::{

@@ -1,11 +1,9 @@
 //! The markets of game servers: which world their shops are of, and what they report at all. The shops
 //! themselves are in [`shops`].
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::markets,
         shop_history, shops,
     },

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use diesel::{dsl::count_star, prelude::*};
+use diesel::dsl::count_star;
 
 use crate::{
     db::{
         chat_links,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         payment_customers,
         schema::{beta_testers, guests, paired_servers, push_credentials, users},
         subscriptions, tiers,

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use diesel::{dsl::min, prelude::*};
+use diesel::dsl::min;
 
 use crate::{
     db::{
         channels,
         count_updates::UPDATED,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         notices::{self, ACKNOWLEDGED, DeliveryOutcome, EndedAttempt, NewMessage, NoticeDelivery, NoticeDeliveryState},
         schema::{deliveries, incident_acks, merged_incidents, notices as notice_rows},
     },

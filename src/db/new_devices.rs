@@ -1,11 +1,10 @@
 //! Helper devices that their users have not seen yet, and are notified of.
 
-use crate::db::engine::prelude::*;
 use chrono::TimeDelta;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         helper_devices::HelperDevice,
         schema::helper_devices,
     },

@@ -1,12 +1,11 @@
 //! Notices of events that are no raids: opened in the transaction that stores the event, for the users whose rules want it.
 
-use crate::db::engine::prelude::*;
 use chrono::TimeDelta;
 
 use crate::{
     db::{
         access, alarm_rules, channels,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         maps, markets,
         new_notices::{self, NewNotice},
         paired_servers,

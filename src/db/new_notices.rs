@@ -1,11 +1,9 @@
 //! Notices of new incidents: opened in the transaction that stores the incident, so that none is missed.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         access, channels,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::notices,
     },
     domain::{

@@ -4,11 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::node_news,
     },
     domain::{ids::UserId, node_news::NodeNews, time::Timestamp},

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         channels::{self, StoredChannel},
         count_updates::{self, UPDATED},
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         incidents,
         notice_steps::TooLateMessage,
         notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},

@@ -3,11 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         notice_rules::NoticeRules,
         notice_subjects::{self, NoticeConcern, NoticeRow},
         notices::{DeliveryEnd, NewMessage, NoticeDeliveryState, NoticeKey, message_id},

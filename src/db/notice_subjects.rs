@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         access, count_updates,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         incidents::{self, StoredIncident},
         notice_rules::NoticeRules,
         notices::NoticeKey,

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::db::engine::prelude::*;
 use utoipa::ToSchema;
 
 use crate::{
@@ -12,7 +11,7 @@ use crate::{
     db::{
         channels::{self, StoredChannel},
         disabled_channels,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         new_devices,
         schema::{channels as channel_rows, deliveries, incident_acks, notices},
     },

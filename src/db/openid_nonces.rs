@@ -1,10 +1,8 @@
 //! OpenID response nonces already used (OpenID Authentication 2.0 §11.3), so that no assertion works twice.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::openid_nonces,
     },
     domain::time::Timestamp,

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use diesel::{dsl::exists, prelude::*};
+use diesel::dsl::exists;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db, stored_monuments},
+        engine::{error::DbError, pool::Db, prelude::*, stored_monuments},
         schema::paired_servers,
     },
     domain::{

@@ -1,11 +1,10 @@
 //! Pairing codes; expired ones stay until they are purged.
 
-use crate::db::engine::prelude::*;
 use chrono::Duration;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         pairing_requests,
         schema::{pairing_codes, users},
     },

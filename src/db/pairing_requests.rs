@@ -1,11 +1,9 @@
 //! Devices that know a pairing code, in another network than it was issued in, and wait for its user to confirm them.
 //! They end with their code.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{pairing_codes, pairing_requests},
     },
     domain::{

@@ -1,10 +1,8 @@
 //! Which customer of the payment provider a user is, and the checkout that was last opened for them.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::payment_customers,
     },
     domain::ids::UserId,

@@ -3,11 +3,9 @@
 //! An event is recorded in the transaction of its effect. A waiting ("parked") one keeps what it takes to find its
 //! subscription again, and never expires.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::payment_events,
     },
     domain::{

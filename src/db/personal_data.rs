@@ -7,7 +7,6 @@
 use diesel::{
     QueryableByName,
     connection::SimpleConnection as _,
-    prelude::*,
     sql_query,
     sql_types::{BigInt, Text},
 };
@@ -17,7 +16,7 @@ use crate::{
     db::{
         customers_to_end::{self, CustomerTurn},
         emergencies::{self, OrphanedEmergency},
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{
             active_days, beta_testers, chat_link_codes, chat_links, erased_customers, guests, idempotency_keys,
             incident_acks, incidents, map_notes, paired_servers, payment_customers, payment_events, store_versions,

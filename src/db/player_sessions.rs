@@ -1,10 +1,8 @@
 //! Times that tracked players spent on the game server, once they are over.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::player_sessions,
     },
     domain::time::Timestamp,

@@ -1,12 +1,11 @@
 //! Requests to the player-statistics service that each user has spent today, so that a restart does not reset the day's
 //! budget.
 
-use crate::db::engine::prelude::*;
 use chrono::{NaiveDate, NaiveTime};
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::player_stats_spending as spending,
     },
     domain::{ids::UserId, time::Timestamp},

@@ -3,11 +3,11 @@
 //! the other.
 
 use chrono::Duration;
-use diesel::{dsl::exists, prelude::*};
+use diesel::dsl::exists;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::push_credentials,
     },
     domain::{

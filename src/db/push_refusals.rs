@@ -1,10 +1,8 @@
 //! The last bundle of each user that does not work, until a newer one does or its owner has seen it.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::push_refusals,
     },
     domain::{credential::RefusalReason, ids::UserId, time::Timestamp},

@@ -1,12 +1,10 @@
 //! Devices for the game's pushes that the service registers itself: one for each user, with the registration under way
 //! or the one that holds. Secrets stay sealed here, for (`push_registrations`, `sealed`, the user's id).
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         PURGE_BATCH,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         push_credentials,
         schema::push_registrations,
     },

@@ -1,11 +1,10 @@
 //! Push messages already received, by the push service's persistent id, so that none is handled twice.
 
-use crate::db::engine::prelude::*;
 use chrono::Duration;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::push_seen,
     },
     domain::{

@@ -3,13 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         access, alarm_rules,
         channels::{self, StoredChannel},
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         paired_servers::{self, PairedServer},
         schema,
     },

@@ -3,11 +3,9 @@
 //!
 //! Rows are made and settled while the end of the audit log is locked ([`audit::lock`](crate::db::audit::lock)).
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::refund_attempts,
     },
     domain::time::Timestamp,

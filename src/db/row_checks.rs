@@ -6,8 +6,6 @@
 
 use std::fmt;
 
-use crate::db::engine::prelude::*;
-
 use crate::db::{
     alarm_rules::RulesRow,
     alarms::WaitingPush,
@@ -22,7 +20,7 @@ use crate::db::{
     deliveries::StoredDelivery,
     device_groups::GroupRow,
     edited_items::EditedItemRow,
-    engine::{error::DbError, pool::Db},
+    engine::{error::DbError, pool::Db, prelude::*},
     failed_pushes::FailedPush,
     guests::GuestRow,
     helper_devices::HelperDevice,

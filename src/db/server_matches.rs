@@ -1,11 +1,9 @@
 //! Which server of the player-statistics service a game server is, and when it was last asked who is online there. One
 //! row for each game server, however many users paired it.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::server_matches,
     },
     domain::{server_match::ServerMatch, time::Timestamp},

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::paired_servers,
     },
     domain::{

@@ -1,12 +1,11 @@
 //! Browser sessions. The cookie holds the sealed id and the row everything else, so deleting the row ends every copy.
 
-use crate::db::engine::prelude::*;
 use chrono::Duration;
 
 use crate::{
     db::{
         daily_counts,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{sessions, users},
     },
     domain::{

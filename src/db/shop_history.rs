@@ -1,11 +1,9 @@
 //! History of the offers of shops: one row each time an offer is listed, has another price, sells out, is restocked or
 //! delisted.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::shop_history,
     },
     domain::{

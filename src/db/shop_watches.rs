@@ -1,10 +1,8 @@
 //! Watched offers of shops, each with its latest finding.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::shop_watches,
     },
     domain::{

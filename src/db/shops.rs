@@ -1,10 +1,8 @@
 //! Shops of game servers, by wipe and place.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::shops,
     },
     domain::{

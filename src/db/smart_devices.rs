@@ -4,13 +4,12 @@ use diesel::{
     backend::Backend,
     deserialize::{self, FromSql, FromSqlRow},
     dsl::exists,
-    prelude::*,
     sql_types::Text,
 };
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{paired_servers, push_credentials, push_refusals, smart_devices},
     },
     domain::{device::DeviceKind, ids::ServerId, time::Timestamp},

@@ -1,10 +1,8 @@
 //! Alarms that are said in the team's chat: their delivery, as [`deliveries`](crate::db::deliveries) has that of channels.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::spoken_alarms,
     },
     domain::{

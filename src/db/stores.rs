@@ -1,11 +1,9 @@
 //! Content that admins wrote into the stores: the newest versions of each. A store without any is as the service ships
 //! it.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::store_versions,
     },
     domain::{ids::PlatformId, limits::STORE_VERSIONS, stores::StoreName, time::Timestamp},

@@ -1,10 +1,8 @@
 //! Switches that were turned for a time, and turn back.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::switch_backs,
     },
     domain::{ids::ServerId, time::Timestamp},

@@ -1,10 +1,8 @@
 //! Settings of paired servers for commands in their team's chat; a server without a row has the default.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::team_chat_settings,
     },
     domain::{ids::ServerId, team_command::settings::TeamChatSettings},

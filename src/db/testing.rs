@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use chrono::Duration;
-use diesel::{Connection as _, PgConnection, RunQueryDsl as _, connection::SimpleConnection as _};
+use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
 use secrecy::SecretString;
 use url::Url;
 
@@ -21,7 +21,7 @@ use crate::{
     crypto::random::Random,
     db::{
         alarms::{AlarmState, LedgerAlarm},
-        engine::{pool::Pool, schema_steps},
+        engine::{pool::Pool, prelude::RunQuery as _, schema_steps},
         guests::{self, InviteKey, Invitee},
         incidents::LedgerWrite,
         paired_servers::{self, PairedServer, StoredPairing},

@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         beta_testers,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{guests, paired_servers, shop_watches, users},
         subscriptions,
         users::User,

@@ -1,9 +1,9 @@
 //! Looks at the ties between rows: a row of which the one that it belongs to is not there shows that a page was lost. The
 //! engines let none be written. PostgreSQL takes a page of zeros for an empty one, and says nothing by itself.
 
-use diesel::{QueryableByName, RunQueryDsl as _, sql_query, sql_types::Text};
+use diesel::{QueryableByName, sql_query, sql_types::Text};
 
-use crate::db::engine::{error::DbError, pool::Db};
+use crate::db::engine::{error::DbError, pool::Db, prelude::RunQuery as _};
 
 /// Rows of one table that belong to rows of another one.
 #[derive(Debug, QueryableByName)]

@@ -1,12 +1,11 @@
 //! Events, for users to look up later. World events belong to the game server and are stored once, however many have
 //! paired it; the rest belongs to a paired server, or to a user. Raids are read from the ledger of incidents.
 
-use crate::db::engine::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         incidents::{self, StoredIncident},
         maps, markets, new_event_notices, paired_servers,
         schema::{paired_servers as paired_servers_table, timeline},

@@ -1,10 +1,8 @@
 //! Players that the owner of a paired server keeps an eye on, and whether they are online.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         player_sessions,
         schema::tracked_players,
     },

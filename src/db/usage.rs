@@ -1,13 +1,12 @@
 //! Usage of the service, for admins: members, subscriptions and pairings now, and the counts of days. Each number comes
 //! from an index or from counted days, so that all of it costs the same however long the history is.
 
-use crate::db::engine::prelude::*;
 use chrono::{NaiveDate, TimeDelta};
 
 use crate::{
     db::{
         daily_counts::{self, DayCounts},
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{paired_servers, subscriptions, users as members},
         users,
     },

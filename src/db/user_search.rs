@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use diesel::{dsl::count, prelude::*};
+use diesel::dsl::count;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::user_search,
     },
     domain::{

@@ -1,11 +1,9 @@
 //! Users, by their account at the identity provider.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         daily_counts,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::users,
         user_search,
     },

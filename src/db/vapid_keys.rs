@@ -1,11 +1,9 @@
 //! The key by which push services of browsers know this service: one row. It stays sealed here, for (`vapid_keys`,
 //! `sealed`, [`ROW`]).
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::vapid_keys,
     },
     domain::time::Timestamp,

@@ -1,11 +1,11 @@
 //! The pages of the wiki that admins wrote, changed or deleted: the newest versions of each. What is not here is as the
 //! service ships it.
 
-use diesel::{dsl::max, prelude::*};
+use diesel::dsl::max;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::{wiki_pages, wiki_versions},
     },
     domain::{

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use chrono::TimeDelta;
 use diesel::{
-    QueryableByName, RunQueryDsl as _, sql_query,
+    QueryableByName, sql_query,
     sql_types::{BigInt, Bool, Text},
 };
 use rustix::fs::{StatVfsMountFlags, statvfs};
@@ -20,6 +20,7 @@ use crate::{
             error::DbError,
             lock_holder::{self, LockHolder},
             pool::{Db, Pool},
+            prelude::RunQuery as _,
             schema_steps::{self, SchemaSteps},
             write_check,
         },

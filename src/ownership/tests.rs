@@ -2,13 +2,13 @@ mod several_nodes;
 
 use std::ops::Range;
 
-use diesel::{RunQueryDsl as _, sql_query};
+use diesel::sql_query;
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{needed_parts::push_session, part_listing::LIST_EVERY, *};
 use crate::{
     db::{
-        engine::pool::Db,
+        engine::{pool::Db, prelude::RunQuery as _},
         paired_servers::{self, StoredPairing},
         push_credentials::{self, SealedBundle},
         testing::{self, now},

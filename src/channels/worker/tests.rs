@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use chrono::TimeDelta;
-use diesel::{SqliteConnection, connection::SimpleConnection as _, prelude::*, sql_query};
+use diesel::{SqliteConnection, connection::SimpleConnection as _, sql_query};
 use futures_util::FutureExt as _;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use reqwest::StatusCode;
@@ -25,7 +25,7 @@ use crate::{
         early_alarms::EarlyAlarm,
         early_changes::EndedWay,
         emergencies,
-        engine::pool::Pool,
+        engine::{pool::Pool, prelude::*},
         incidents::{self, StoredIncident},
         notices::NoticeDeliveryState,
         schema::deliveries,

@@ -6,9 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use diesel::{PgConnection, QueryableByName, RunQueryDsl as _, sql_query, sql_types::Text};
+use diesel::{PgConnection, QueryableByName, sql_query, sql_types::Text};
 
-use crate::{config::create_private_dir, db::engine::error::DbError};
+use crate::{
+    config::create_private_dir,
+    db::engine::{error::DbError, prelude::RunQuery as _},
+};
 
 /// Name of the file in the data directory.
 const NEWEST_TIMELINE: &str = "postgres.timeline";

@@ -1,9 +1,10 @@
 //! The check that a node still has the part for which it writes: the last query of a transaction before it is committed.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
-    db::{engine::error::DbError, schema::held_parts},
+    db::{
+        engine::{error::DbError, prelude::*},
+        schema::held_parts,
+    },
     domain::fence::Fence,
 };
 

@@ -23,7 +23,7 @@ use std::{
 };
 
 use diesel::{
-    PgConnection, QueryableByName, RunQueryDsl as _,
+    PgConnection, QueryableByName,
     connection::SimpleConnection as _,
     define_sql_function,
     dsl::case_when,
@@ -34,7 +34,7 @@ use rustix::system::uname;
 
 use crate::{
     crypto::{digest::sha256, random::Random},
-    db::engine::error::DbError,
+    db::engine::{error::DbError, prelude::RunQuery as _},
     domain::{plain_text::escaped, time::Timestamp},
 };
 

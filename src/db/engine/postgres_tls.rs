@@ -9,13 +9,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use diesel::{QueryableByName, RunQueryDsl as _, sql_query, sql_types::Bool};
+use diesel::{QueryableByName, sql_query, sql_types::Bool};
 use secrecy::SecretString;
 use tempfile::TempDir;
 
 use crate::{
     config::Database,
-    db::engine::{error::DbError, pool::Pool},
+    db::engine::{error::DbError, pool::Pool, prelude::RunQuery as _},
 };
 
 /// A server with a self-signed certificate for localhost, stopped with this value.

@@ -1,9 +1,8 @@
-//! Diesel's prelude for queries on [`Db`], with [`RunQuery`] in the place of `RunQueryDsl`.
+//! Diesel's prelude for queries on [`Db`](crate::db::engine::pool::Db), with [`RunQuery`] in the place of `RunQueryDsl`.
 //!
-//! Diesel compiles the way of each query to each engine: its text, its values, the cache of prepared statements, its form in a
-//! log. [`RunQuery`] takes that way with a reference to any query, so that it is compiled once; with some six hundred queries
-//! that was a sixth of the program. A prepared statement is then found by its text and not by its type, and the text
-//! is made for each query anyway.
+//! Diesel compiles the way of each query to each engine: its text, its values, the cache of prepared statements, its form in
+//! a log. [`RunQuery`] hands over a reference to any query, so that this is compiled once; with some six hundred queries it was
+//! a sixth of the program. A prepared statement is found by its text instead of its type; the text is made for each query anyway.
 
 pub use diesel::{
     expression_methods::*,
@@ -15,31 +14,32 @@ pub use diesel::{
 };
 
 use diesel::{
-    connection::LoadConnection as _,
+    backend::Backend,
+    connection::LoadConnection,
     deserialize::FromSqlRow,
+    expression::QueryMetadata,
     query_builder::{AsQuery, AstPass, Query, QueryFragment, QueryId},
     query_dsl::{CompatibleType, RunQueryDsl, methods::LimitDsl},
     result::Error,
     sql_types::Untyped,
 };
 
-use crate::db::engine::pool::{Db, MultiBackend};
-
-/// Runs a query on either engine, as diesel's `RunQueryDsl` does.
-pub trait RunQuery: RunQueryDsl<Db> + Sized {
+/// Runs a query on either engine, or on one that it is made for, as diesel's `RunQueryDsl` does.
+pub trait RunQuery<C: Connection>: RunQueryDsl<C> {
     /// Returns how many rows it changed.
-    fn execute(self, db: &mut Db) -> QueryResult<usize>
+    fn execute(self, db: &mut C) -> QueryResult<usize>
     where
-        Self: QueryFragment<MultiBackend>,
+        Self: QueryFragment<C::Backend>,
     {
         db.execute_returning_count(&AnyQuery(&self))
     }
 
     /// All rows.
-    fn load<U>(self, db: &mut Db) -> QueryResult<Vec<U>>
+    fn load<U>(self, db: &mut C) -> QueryResult<Vec<U>>
     where
-        Self: AsQuery<SqlType: CompatibleType<U, MultiBackend>, Query: QueryFragment<MultiBackend>>,
-        U: FromSqlRow<<Self::SqlType as CompatibleType<U, MultiBackend>>::SqlType, MultiBackend>,
+        C: LoadConnection<Backend: QueryMetadata<Untyped>>,
+        Self: AsQuery<SqlType: CompatibleType<U, C::Backend>, Query: QueryFragment<C::Backend>>,
+        U: FromSqlRow<<Self::SqlType as CompatibleType<U, C::Backend>>::SqlType, C::Backend>,
     {
         let query = self.as_query();
         let rows = db.load(AnyQuery(&query))?;
@@ -47,10 +47,11 @@ pub trait RunQuery: RunQueryDsl<Db> + Sized {
     }
 
     /// The first of the rows, all of which the engine makes: [`Error::NotFound`] without one.
-    fn get_result<U>(self, db: &mut Db) -> QueryResult<U>
+    fn get_result<U>(self, db: &mut C) -> QueryResult<U>
     where
-        Self: AsQuery<SqlType: CompatibleType<U, MultiBackend>, Query: QueryFragment<MultiBackend>>,
-        U: FromSqlRow<<Self::SqlType as CompatibleType<U, MultiBackend>>::SqlType, MultiBackend>,
+        C: LoadConnection<Backend: QueryMetadata<Untyped>>,
+        Self: AsQuery<SqlType: CompatibleType<U, C::Backend>, Query: QueryFragment<C::Backend>>,
+        U: FromSqlRow<<Self::SqlType as CompatibleType<U, C::Backend>>::SqlType, C::Backend>,
     {
         let query = self.as_query();
         let row = db.load(AnyQuery(&query))?.next().ok_or(Error::NotFound)??;
@@ -58,33 +59,34 @@ pub trait RunQuery: RunQueryDsl<Db> + Sized {
     }
 
     /// The first row, and the engine makes no other: [`Error::NotFound`] without one.
-    fn first<U>(self, db: &mut Db) -> QueryResult<U>
+    fn first<U>(self, db: &mut C) -> QueryResult<U>
     where
+        C: LoadConnection<Backend: QueryMetadata<Untyped>>,
         Self: LimitDsl<
-            Output: RunQuery + AsQuery<SqlType: CompatibleType<U, MultiBackend>, Query: QueryFragment<MultiBackend>>,
+            Output: RunQuery<C> + AsQuery<SqlType: CompatibleType<U, C::Backend>, Query: QueryFragment<C::Backend>>,
         >,
-        U: FromSqlRow<<<Self::Output as AsQuery>::SqlType as CompatibleType<U, MultiBackend>>::SqlType, MultiBackend>,
+        U: FromSqlRow<<<Self::Output as AsQuery>::SqlType as CompatibleType<U, C::Backend>>::SqlType, C::Backend>,
     {
-        self.limit(1).get_result(db)
+        RunQuery::get_result(self.limit(1), db)
     }
 }
 
-impl<T: RunQueryDsl<Db>> RunQuery for T {}
+impl<C: Connection, T: RunQueryDsl<C>> RunQuery<C> for T {}
 
 /// A query of any kind.
-struct AnyQuery<'a>(&'a dyn QueryFragment<MultiBackend>);
+struct AnyQuery<'a, DB>(&'a dyn QueryFragment<DB>);
 
-impl QueryFragment<MultiBackend> for AnyQuery<'_> {
-    fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, MultiBackend>) -> QueryResult<()> {
+impl<DB: Backend> QueryFragment<DB> for AnyQuery<'_, DB> {
+    fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, DB>) -> QueryResult<()> {
         self.0.walk_ast(pass)
     }
 }
 
-impl QueryId for AnyQuery<'_> {
+impl<DB> QueryId for AnyQuery<'_, DB> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
 }
 
-impl Query for AnyQuery<'_> {
+impl<DB> Query for AnyQuery<'_, DB> {
     type SqlType = Untyped;
 }

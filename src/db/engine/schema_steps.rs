@@ -6,7 +6,6 @@ use std::{fs::File, path::Path, sync::Arc};
 use diesel::{
     connection::SimpleConnection as _,
     migration::{MigrationSource, MigrationVersion},
-    prelude::*,
     sql_query,
     sql_types::{BigInt, Text},
     sqlite::Sqlite,
@@ -20,6 +19,7 @@ use crate::{
             self, Access, EngineError, create_private_file, database_file,
             error::DbError,
             pool::{Db, Pool, SimulatedDisk},
+            prelude::*,
         },
         schema::program_versions,
     },

@@ -11,7 +11,7 @@ use std::{
 };
 
 use diesel::{
-    PgConnection, QueryableByName, RunQueryDsl as _,
+    PgConnection, QueryableByName,
     connection::SimpleConnection as _,
     sql_query,
     sql_types::{BigInt, Bool, Text},
@@ -31,6 +31,7 @@ use crate::{
         error::DbError,
         lock_holder::{self, LockHold, LockHolder, LockSharing, NamedHolder, SERVING_LOCK, WAITS},
         pool::Db,
+        prelude::RunQuery as _,
         schema_steps,
     },
 };

@@ -1,10 +1,8 @@
 //! A small write, to see whether the database takes any.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::write_checks,
     },
     domain::time::Timestamp,

@@ -1,10 +1,8 @@
 //! Users who have taken note of an incident.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::incident_acks,
     },
     domain::time::Timestamp,

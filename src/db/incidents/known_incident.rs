@@ -1,11 +1,9 @@
 //! An incident that is stored, beside a write of it that may be older: lines of the journal come again after a crash.
 
-use crate::db::engine::prelude::*;
-
 use crate::{
     db::{
         count_updates,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         schema::incidents,
     },
     domain::incident::Incident,

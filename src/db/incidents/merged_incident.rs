@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::db::engine::prelude::*;
-
 use super::acks::{self, take_note};
 use crate::{
     db::{
         alarms,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, prelude::*},
         merged_notices, notices,
         schema::{incidents, merged_incidents},
     },

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use diesel::{
-    Connection as _, QueryableByName, RunQueryDsl as _,
+    Connection as _, QueryableByName,
     connection::{InstrumentationEvent, SimpleConnection as _},
     sql_query,
     sql_types::Text,
 };
 
-use crate::db::engine::pool::Db;
+use crate::db::engine::{pool::Db, prelude::RunQuery as _};
 
 #[derive(QueryableByName)]
 struct PlanStep {

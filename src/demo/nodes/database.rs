@@ -3,7 +3,7 @@
 use std::{os::unix::ffi::OsStrExt as _, path::Path};
 
 use diesel::{
-    QueryableByName, RunQueryDsl as _,
+    QueryableByName,
     connection::SimpleConnection as _,
     sql_query,
     sql_types::{BigInt, Text},
@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{
     crypto::digest::sha256_hex,
-    db::engine::{EngineError, open_postgres, with_advice},
+    db::engine::{EngineError, open_postgres, prelude::RunQuery as _, with_advice},
 };
 
 /// A database is made and dropped within this time.

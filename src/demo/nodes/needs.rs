@@ -8,7 +8,7 @@ use std::{
 };
 
 use diesel::{
-    QueryableByName, RunQueryDsl as _, sql_query,
+    QueryableByName, sql_query,
     sql_types::{Bool, Integer},
 };
 use secrecy::{ExposeSecret as _, SecretString};
@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     config::{Database, OLDEST_NATS, StoragePlaces, nats_version},
-    db::engine::{EngineError, open_postgres, with_advice},
+    db::engine::{EngineError, open_postgres, prelude::RunQuery as _, with_advice},
     demo::options::{DemoOptions, default_settings},
 };
 

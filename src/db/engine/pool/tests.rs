@@ -1,10 +1,10 @@
 use std::{net::TcpListener, thread};
 
-use diesel::RunQueryDsl as _;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::*;
 use crate::db::{
+    engine::prelude::RunQuery as _,
     sessions,
     testing::{self, now},
     users,
