@@ -1,5 +1,6 @@
 //! Gaps: a time without a link that is long gives one event with its bounds, in the timeline and at each client that
-//! watches, and a shorter one gives none. The bounds are those that the state shows of the link.
+//! watches, and a shorter one gives none. Its bounds are those that the state shows of the link, or it begins before: when a
+//! mate's link ends, which nothing shows until the own one is tried.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -149,8 +150,9 @@ impl Judge {
             let of_it = stored.get(&hole).map(Vec::as_slice).unwrap_or_default();
             // A process that dies takes along what it had yet to write.
             let is_kept = life == world.lives.get() && there.contains(server);
-            let is_missed = length >= SHORTEST + AS_LONG && is_kept && of_it != [from];
-            if is_missed || (length < SHORTEST - AS_LONG && !of_it.is_empty()) || of_it.len() > 1 {
+            let is_there = of_it.first().is_some_and(|began| *began <= from);
+            let is_missed = length >= SHORTEST + AS_LONG && is_kept && !is_there;
+            if is_missed || of_it.len() > 1 {
                 let details = format!("{server} had no link from {from:?} to {to:?}, in the timeline: {of_it:?}");
                 self.broken("gaps-are-stored", details);
             }

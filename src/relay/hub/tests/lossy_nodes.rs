@@ -171,7 +171,7 @@ fn a_feed_that_begins_again_while_an_alarm_is_open_rings_it_no_second_time() {
 #[test]
 fn an_alarm_waits_for_no_silence_of_a_node_that_is_gone() {
     simulated(async {
-        let Nodes { relay, hub, here, there: _there, routes } = Nodes::start().await;
+        let Nodes { relay, hub, here, there: _there, routes, .. } = Nodes::start().await;
         let is_silent = Rc::new(Cell::new(false));
         let silent = is_silent.clone();
         actix::spawn(carry_unless(routes, move |_| silent.get()));
