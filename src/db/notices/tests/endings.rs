@@ -277,7 +277,7 @@ fn an_emergency_is_over_with_its_raid_and_until_it_expires() {
         assert_eq!(over(182), [], "it has ended by itself");
         let note_ended = |ended: &Emergency| pool.write_blocking(|db| emergencies::note_ended(db, ended)).unwrap();
         note_ended(&Emergency { receipt: Some("another".to_owned()), ..emergency.clone() });
-        assert_eq!(over(4), [emergency.clone()], "the message has begun this one beside it");
+        assert_eq!(over(4), std::slice::from_ref(emergency), "the message has begun this one beside it");
         note_ended(emergency);
         assert_eq!(over(4), []);
     });
