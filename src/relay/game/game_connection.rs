@@ -249,8 +249,9 @@ impl GameConnection {
             self.held.purpose = purpose;
             let (reports, context, server) = (ctx.address().recipient(), self.context.clone(), self.server.clone());
             let (wake, slots) = (self.held.wake.clone(), self.held.slots.clone());
-            let number = self.held.links;
-            let link = PooledLink::keep(LinkOwner { number, reports, context, server, wake, slots, purpose });
+            let (number, read_since) = (self.held.links, self.held.read_since);
+            let owner = LinkOwner { number, reports, context, server, wake, slots, purpose, read_since };
+            let link = PooledLink::keep(owner);
             self.held.task = Some(ctx.spawn(link.into_actor(self)));
         }
     }

@@ -54,6 +54,11 @@ use crate::{
             socket::Socket,
             sockets::Sockets,
         },
+        game::pool::{
+            link_owner::{LinkOwner, LinkPurpose},
+            link_report::ReportOfLink,
+            pooled_link::PooledLink,
+        },
         shared::write_behind::WriteBehind,
         wire::{frame::SharedFrame, publication::Lane},
     },
@@ -397,6 +402,52 @@ fn an_address_that_refuses_keeps_its_pauses_however_often_it_is_paired_and_delet
         assert!((1..=ASKED_ATTEMPTS + 1).contains(&dials), "{dials} in {PAIRINGS} pairings");
         sleep(Duration::from_secs(900)).await;
         assert!(relay.outside.dials("one") > before + dials, "it is tried again");
+    });
+}
+
+/// Takes the reports of a link.
+struct LinkReports;
+
+impl Actor for LinkReports {
+    type Context = Context<Self>;
+}
+
+impl Handler<ReportOfLink> for LinkReports {
+    type Result = bool;
+
+    fn handle(&mut self, _: ReportOfLink, _: &mut Self::Context) -> bool {
+        false
+    }
+}
+
+#[test]
+fn pauses_that_have_grown_start_again_after_a_mates_link_that_has_read_for_a_minute() {
+    simulated(async {
+        let refuse = |outside: &Outside| outside.refuses.store(true, Ordering::Relaxed);
+        let relay = Relay::start_with(GameLinkPolicy::Subscribed, &["one"], refuse);
+        let reports = LinkReports.start();
+        let dials = async |read_since: Option<Instant>, seconds: u64| {
+            let before = relay.outside.dials("one");
+            let owner = LinkOwner {
+                number: 1,
+                reports: reports.clone().recipient(),
+                context: relay.context.clone(),
+                server: "one".into(),
+                wake: Arc::default(),
+                slots: Arc::new(LinkSlots::new(5, Vec::new(), relay.context.clock.clone())),
+                purpose: LinkPurpose::Read,
+                read_since,
+            };
+            let ended = timeout(Duration::from_secs(seconds), PooledLink::keep(owner)).await;
+            assert!(ended.is_err(), "the link is tried again and again");
+            relay.outside.dials("one") - before
+        };
+        assert!(dials(None, 100).await > 4);
+        assert_eq!(dials(None, 10).await, 1, "a pause of a minute follows");
+        let sat_down = Instant::now();
+        sleep(Duration::from_secs(60)).await;
+        assert!(dials(Some(sat_down), 10).await > 2, "pauses of seconds");
+        assert_eq!(dials(None, 3).await, 1, "and they grow again");
     });
 }
 

@@ -35,6 +35,8 @@ pub struct HeldLink {
     pub heard: LastHeard,
     /// The link that reads for this paired server, if one is up.
     pub reading: Option<ReadingLink>,
+    /// Since when one reads without a break, the own or a mate's.
+    pub read_since: Option<Instant>,
     /// The link of the paired player.
     own: watch::Sender<OwnLinkState>,
     /// Times that it was put to rest.
@@ -76,6 +78,7 @@ impl HeldLink {
         Self {
             heard,
             reading: None,
+            read_since: None,
             own: watch::Sender::default(),
             rests: 0,
             accepted: None,
@@ -98,7 +101,8 @@ impl HeldLink {
 
     /// The own link is up, and reads.
     pub fn link_up(&mut self, reading: ReadingLink, acting: ActingLink, credentials: i32, slot: Option<SlotNumber>) {
-        (self.reading, self.slot) = (Some(reading), slot);
+        self.set_reading(Some(reading));
+        self.slot = slot;
         self.proven_at = Some(Instant::now());
         (self.accepted, self.credentials) = (Some(acting.clone()), credentials);
         self.own.send_replace(OwnLinkState::Up(acting));
@@ -106,7 +110,7 @@ impl HeldLink {
 
     /// The link is gone; its users' lines are not repeated.
     pub fn drop_link(&mut self) {
-        self.reading = None;
+        self.set_reading(None);
         self.own_link_ended();
         self.own.send_replace(OwnLinkState::Down);
         self.echoes = Echoes::default();
@@ -115,7 +119,7 @@ impl HeldLink {
     /// The own link rests: it is made when it is used. `reading`: the mate's link that reads meanwhile, if one does.
     /// Callers who wait for the own link until now wait no longer.
     pub fn rest(&mut self, reading: Option<ReadingLink>) {
-        self.reading = reading;
+        self.set_reading(reading);
         self.rests += 1;
         self.own_link_ended();
         self.own.send_replace(OwnLinkState::Resting(self.rests));
@@ -123,10 +127,16 @@ impl HeldLink {
 
     /// A mate's link reads from now on, while the own one was not up. Callers who wait for it keep waiting.
     pub fn sit(&mut self, reading: ReadingLink) {
-        self.reading = Some(reading);
+        self.set_reading(Some(reading));
         if !self.is_resting() {
             self.own.send_replace(OwnLinkState::Resting(self.rests));
         }
+    }
+
+    /// Another link reads from now on, or none.
+    pub fn set_reading(&mut self, reading: Option<ReadingLink>) {
+        self.read_since = reading.as_ref().map(|_| self.read_since.unwrap_or_else(Instant::now));
+        self.reading = reading;
     }
 
     fn own_link_ended(&mut self) {
@@ -204,5 +214,34 @@ impl HeldLink {
         let alive_at = alive_at.filter(|alive_at| self.alive_kept.is_none_or(|(_, known)| known != *alive_at))?;
         self.alive_kept = Some((now, alive_at));
         Some(alive_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::{clock::Clock, game::paced_link::PacedLink};
+
+    #[tokio::test(start_paused = true)]
+    async fn reading_goes_on_from_the_own_link_to_a_mates_and_back_until_none_reads() {
+        let slots = Arc::new(LinkSlots::new(5, Vec::new(), Clock::system()));
+        let mut held = HeldLink::new(LastHeard::default(), false, slots);
+        let reading = |player| ReadingLink::new(PacedLink::ended(player, None));
+        let began = Instant::now();
+        for _ in 0..2 {
+            held.link_up(reading(1), ActingLink::ended(1, None), 1, None);
+            advance(Duration::from_secs(5)).await;
+            held.rest(Some(reading(2)));
+            advance(Duration::from_secs(300)).await;
+            assert_eq!(held.read_since, Some(began));
+        }
+        held.rest(None);
+        assert_eq!(held.read_since, None);
+        held.sit(reading(2));
+        assert_eq!(held.read_since, Some(Instant::now()));
+        held.drop_link();
+        assert_eq!(held.read_since, None);
     }
 }

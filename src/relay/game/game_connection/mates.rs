@@ -395,11 +395,12 @@ impl GameConnection {
         self.update(GameUpdate::Unread, ctx);
         if self.held.task.is_some() {
             // The own link is under way, perhaps in the slot of this one.
-            self.held.reading = None;
+            self.held.set_reading(None);
             return self.look_for_seat(ctx);
         }
-        self.held.rest(None);
+        // First, while the seat's link still counts as the one that reads.
         self.begin_link(LinkPurpose::Read, ctx);
+        self.held.rest(None);
         self.look_for_seat(ctx);
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use actix::Recipient;
+use tokio::time::Instant;
 
 use super::{
     link_report::{LinkReport, ReportOfLink},
@@ -25,6 +26,8 @@ pub struct LinkOwner {
     pub slots: Arc<LinkSlots>,
     /// The use of the first link; further ones read.
     pub purpose: LinkPurpose,
+    /// Since when a link, which may be a mate's, has read until this one begins; none if none reads.
+    pub read_since: Option<Instant>,
 }
 
 /// The use of a link.

@@ -85,12 +85,15 @@ impl PooledLink {
     async fn run(&self) {
         let LinkOwner { context, server, wake, .. } = &self.owner;
         let mut backoff = Backoff::new();
+        // Since when nothing has failed. A link that takes over from a mate's goes on with the time of that, and one after
+        // a link that was given up likewise: own links that rest soon after they are up would only make the pauses grow.
+        let mut since = self.owner.read_since;
         let mut asked_for = false;
         // A link begins because its server is paired, or because a user begins to watch.
         let mut is_first = true;
         loop {
             let permit = if asked_for { ConnectPermit::at_once() } else { Box::pin(self.connect_permit()).await };
-            let started = Instant::now();
+            let started = *since.get_or_insert_with(Instant::now);
             let is_asked_for = asked_for || is_first;
             let held = panics::caught(Part::GameLink, server.as_str(), self.hold(permit, is_asked_for)).await;
             let Err(end) = held.unwrap_or_else(|| Err(LinkEnd::unreachable(LinkReason::OurFault, "it panicked")))
@@ -112,6 +115,7 @@ impl PooledLink {
             let shown = if self.answered.get() { reason } else { reason.before_any_answer() };
             // The time of the next attempt must not reveal more than the reason does.
             let least = if shown == reason { pause } else { Duration::ZERO };
+            since = None;
             let (held, random) = (started.elapsed(), context.random.byte());
             let pause = match &*self.target.borrow() {
                 Some(target) => context.outbound.end(target, held, least, random),
