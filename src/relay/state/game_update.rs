@@ -17,7 +17,7 @@ use crate::{
         server_state::ConnectionState,
         team_command::{daylight::DaySpeeds, desk::ChatNotice},
         team_timer::TeamTimer,
-        time::Timestamp,
+        time::{Moment, Timestamp},
     },
     game::{
         link::{Answered, AskError},
@@ -64,8 +64,10 @@ pub enum GameUpdate {
     /// News of the team over the link of a mate, without map notes of the paired player.
     TeamByMate(TeamUpdate),
     Own(OwnUpdate),
-    /// Another link reads from now on, without a gap.
-    LinkSwitched,
+    /// Another link reads from now on, without a gap, and was asked about the devices since then.
+    LinkSwitched {
+        asked_since: Moment,
+    },
 }
 
 /// News of the game server.

@@ -70,6 +70,40 @@ fn a_broadcast_over_the_link_of_a_mate_makes_no_late_answer_new() {
 }
 
 #[test]
+fn an_answer_that_the_link_before_has_overtaken_is_no_alarm_and_is_asked_for_again() {
+    // The link of the mate has said by then that the alarm is off, or has not.
+    for is_repeated in [true, false] {
+        let mut watched = Watched::connected();
+        watched.update(paired(DeviceKind::Alarm));
+        watched.update(answer_after(0, AppEntityType::Alarm, value(true)));
+        watched.now = 10;
+        watched.update(changed_with(7, value(false)));
+        watched.update(GameUpdate::LinkSwitched { asked_since: at(9).into() });
+        if is_repeated {
+            watched.update(changed_with(1, value(false)));
+        }
+        let own = watched.update(answer_after(0, AppEntityType::Alarm, value(true))).own;
+        assert_eq!((own.alarms.len(), own.ask_again.as_deref()), (0, Some("42")), "{is_repeated}");
+        assert_eq!(watched.client["devices"]["42"]["value"], false);
+        watched.now = 12;
+        let own = watched.update(answer_after(1, AppEntityType::Alarm, value(true))).own;
+        assert_eq!((own.alarms.len(), own.ask_again), (1, None), "it has gone on since: {is_repeated}");
+    }
+}
+
+#[test]
+fn an_answer_that_was_asked_for_after_the_last_word_of_the_link_before_is_newer() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Alarm));
+    watched.update(answer_after(0, AppEntityType::Alarm, value(true)));
+    watched.now = 10;
+    watched.update(changed_with(7, value(false)));
+    watched.now = 12;
+    watched.update(GameUpdate::LinkSwitched { asked_since: at(11).into() });
+    assert_eq!(watched.update(answer_after(0, AppEntityType::Alarm, value(true))).own.alarms.len(), 1);
+}
+
+#[test]
 fn an_alarm_that_is_paired_again_is_a_new_one() {
     let mut watched = Watched::connected();
     watched.update(paired(DeviceKind::Alarm));
