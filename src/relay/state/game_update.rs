@@ -93,7 +93,7 @@ pub enum TeamUpdate {
 }
 
 impl GameUpdate {
-    /// The broadcast of this number says that a device has changed.
+    /// The broadcast of this number says that a device has changed; 0: it is one of another link than that which reads.
     pub fn device_changed(number: u64, changed: AppEntityChanged) -> Self {
         Self::Broadcast(number, Box::new(AppBroadcast { entity_changed: Some(changed), ..AppBroadcast::default() }))
     }

@@ -273,7 +273,7 @@ impl OwnState {
         triggers
     }
 
-    /// The broadcast of this number is about a device.
+    /// The broadcast of this number is about a device; 0: it is one of another link than this.
     pub fn device_changed(
         &mut self,
         changed: AppEntityChanged,
@@ -289,6 +289,9 @@ impl OwnState {
         // One of a mate's link counts apart.
         let (last, heard) = self.last_broadcasts.entry(id.clone()).or_insert((number, now));
         (*last, *heard) = (number.max(*last), now);
+        if number == 0 {
+            self.said_elsewhere.insert(id.clone());
+        }
         reading::read_payload(&mut device, changed.payload);
         if device.storage.as_ref().is_some_and(|storage| storage.has_protection) {
             step.outcome.own.ask_again = Some(id.clone());
