@@ -17,7 +17,7 @@ use crate::{
         server_state::ConnectionState,
         team_command::{daylight::DaySpeeds, desk::ChatNotice},
         team_timer::TeamTimer,
-        time::Timestamp,
+        time::{Moment, Timestamp},
     },
     game::{
         link::{Answered, AskError},
@@ -64,8 +64,10 @@ pub enum GameUpdate {
     /// News of the team over the link of a mate, without map notes of the paired player.
     TeamByMate(TeamUpdate),
     Own(OwnUpdate),
-    /// Another link reads from now on, without a gap.
-    LinkSwitched,
+    /// Another link reads from now on, without a gap, and was asked about the devices since then.
+    LinkSwitched {
+        asked_since: Moment,
+    },
 }
 
 /// News of the game server.
@@ -91,7 +93,7 @@ pub enum TeamUpdate {
 }
 
 impl GameUpdate {
-    /// The broadcast of this number says that a device has changed.
+    /// The broadcast of this number says that a device has changed; 0: it is one of another link than that which reads.
     pub fn device_changed(number: u64, changed: AppEntityChanged) -> Self {
         Self::Broadcast(number, Box::new(AppBroadcast { entity_changed: Some(changed), ..AppBroadcast::default() }))
     }

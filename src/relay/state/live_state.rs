@@ -233,9 +233,9 @@ impl StateParts {
                 team.read_by_mate();
                 self.update_team(update, step);
             }
-            GameUpdate::LinkSwitched => {
+            GameUpdate::LinkSwitched { asked_since } => {
                 team.link_switched();
-                own.link_switched();
+                own.link_switched(asked_since);
             }
             GameUpdate::Own(update) => self.update_own(update, step),
         }

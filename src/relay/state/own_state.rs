@@ -4,7 +4,10 @@
 mod devices;
 pub mod notes;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use chrono::TimeDelta;
 
@@ -49,8 +52,10 @@ pub struct OwnState {
     frames_at: HashMap<Arc<str>, Timestamp>,
     /// The switches that turn back, also those that are not known yet.
     turn_backs: HashMap<Arc<str>, TurnBack>,
-    /// The last broadcasts of this link about each device. What was asked for before is older.
-    last_broadcasts: HashMap<Arc<str>, u64>,
+    /// The last broadcasts of this link about each device, and when it was heard. What was asked for before is older.
+    last_broadcasts: HashMap<Arc<str>, (u64, Moment)>,
+    /// Devices of which another link has said something: the next answer of this one may be older, and does not count.
+    said_elsewhere: HashSet<Arc<str>>,
     /// Since when broadcasts of this link may have waited.
     waited_since: Option<Timestamp>,
 }
@@ -104,6 +109,7 @@ impl OwnState {
         self.connected = true;
         self.devices.link_up(now);
         self.last_broadcasts.clear();
+        self.said_elsewhere.clear();
         self.waited_since = None;
     }
 
@@ -112,9 +118,11 @@ impl OwnState {
         self.waited_since = since;
     }
 
-    /// Another link reads from now on, without a gap. It counts its broadcasts from 1.
-    pub fn link_switched(&mut self) {
-        self.last_broadcasts.clear();
+    /// Another link reads from now on, without a gap. It counts its broadcasts from 1, and was asked about the devices
+    /// since then: of some of them the link before may have said something later.
+    pub fn link_switched(&mut self, asked_since: Moment) {
+        let said_since = self.last_broadcasts.drain().filter(|(_, (_, heard))| *heard >= asked_since);
+        self.said_elsewhere = said_since.map(|(id, _)| id).collect();
         self.waited_since = None;
         self.alarms.link_up(None);
     }

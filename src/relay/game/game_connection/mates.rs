@@ -19,6 +19,7 @@ use crate::{
         freshness::DEVICES_EVERY,
         server_state::ConnectionState,
         team_command::election::server_of_link,
+        time::Moment,
     },
     game::link::Answered,
     relay::{
@@ -221,17 +222,18 @@ impl GameConnection {
         sat_down: impl Future<Output = Result<SatDown, NoSeat>> + 'static,
         ctx: &mut Context<Self>,
     ) {
-        self.mates.asking = Some(ctx.spawn(sat_down.into_actor(self).map(|sat_down, connection, ctx| {
+        let asked_since = self.context.clock.moment();
+        self.mates.asking = Some(ctx.spawn(sat_down.into_actor(self).map(move |sat_down, connection, ctx| {
             connection.mates.asking = None;
             match sat_down {
-                Ok(sat_down) => connection.rest(sat_down, ctx),
+                Ok(sat_down) => connection.rest(sat_down, asked_since, ctx),
                 Err(reason) => connection.mates.refused(reason),
             }
         })));
     }
 
-    /// The seat is taken: the own link rests.
-    fn rest(&mut self, sat_down: SatDown, ctx: &mut Context<Self>) {
+    /// The seat is taken, and the mate's link asked since then: the own link rests.
+    fn rest(&mut self, sat_down: SatDown, asked_since: Moment, ctx: &mut Context<Self>) {
         let SatDown { request, link, missed, answers, overlap, news } = sat_down;
         let HostLink { reading, wake, slot, members, .. } = link;
         // A device may have come meanwhile, or something is done over the link.
@@ -273,7 +275,7 @@ impl GameConnection {
                 }
             }
             None => {
-                self.update(GameUpdate::LinkSwitched, ctx);
+                self.update(GameUpdate::LinkSwitched { asked_since }, ctx);
             }
         }
         // The own link has said the same, but perhaps not all of it yet.

@@ -48,6 +48,7 @@ impl OwnState {
         self.heard.retain(|id, _| known.contains_key(id));
         self.frames_at.retain(|id, _| known.contains_key(id));
         self.last_broadcasts.retain(|id, _| known.contains_key(id));
+        self.said_elsewhere.retain(|id| known.contains_key(id));
         self.devices.retain(|id| known.contains_key(id));
         // One that is paired again is a new one.
         let unpaired = self.alarms.retain(|id| known.contains_key(id));
@@ -129,10 +130,16 @@ impl OwnState {
         let mut device = Device::clone(device);
         let now = step.now;
         match answer {
+            // The other link may have said something newer: an alarm that is off by now would ring once more.
+            Ok(Answered { content: Some(_), .. }) if self.said_elsewhere.remove(&id) => {
+                self.heard.insert(id.clone(), now);
+                device.reachable = Reachable::Ok;
+                step.outcome.own.ask_again = Some(id.clone());
+            }
             Ok(Answered { asked_after, content: Some(info) }) => {
                 self.heard.insert(id.clone(), now);
                 match self.last_broadcasts.get(&id) {
-                    Some(&number) if number > asked_after => {
+                    Some(&(number, _)) if number > asked_after => {
                         self.answered_late(&id, &mut device, info, asked_after, number, step);
                     }
                     _ => {
@@ -266,7 +273,7 @@ impl OwnState {
         triggers
     }
 
-    /// The broadcast of this number is about a device.
+    /// The broadcast of this number is about a device; 0: it is one of another link than this.
     pub fn device_changed(
         &mut self,
         changed: AppEntityChanged,
@@ -280,8 +287,11 @@ impl OwnState {
         let mut device = Device::clone(device);
         self.heard.insert(id.clone(), now);
         // One of a mate's link counts apart.
-        let last = self.last_broadcasts.entry(id.clone()).or_default();
-        *last = number.max(*last);
+        let (last, heard) = self.last_broadcasts.entry(id.clone()).or_insert((number, now));
+        (*last, *heard) = (number.max(*last), now);
+        if number == 0 {
+            self.said_elsewhere.insert(id.clone());
+        }
         reading::read_payload(&mut device, changed.payload);
         if device.storage.as_ref().is_some_and(|storage| storage.has_protection) {
             step.outcome.own.ask_again = Some(id.clone());

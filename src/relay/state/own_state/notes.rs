@@ -223,7 +223,7 @@ mod tests {
         let mut live = LiveState::new(at(0).stamp);
         live.update(GameUpdate::Connected(AppInfo { map_size: 4_000, ..AppInfo::default() }), at(0));
         live.update(answer(&[placed(1.0)], &[placed(2.0)]), at(1));
-        live.update(GameUpdate::LinkSwitched, at(2));
+        live.update(GameUpdate::LinkSwitched { asked_since: at(1) }, at(2));
         live.update(GameUpdate::TeamByMate(answer(&[], &[placed(3.0)])), at(3));
         let shown: Vec<&str> = live.state().map_notes.iter().map(|(id, _)| &**id).collect();
         assert_eq!(shown, ["game:1:1:1", "game:1:3:1"]);

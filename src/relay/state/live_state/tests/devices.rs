@@ -65,8 +65,58 @@ fn a_broadcast_over_the_link_of_a_mate_makes_no_late_answer_new() {
     watched.now = 10;
     assert_eq!(watched.update(changed_with(5, value(true))).own.alarms.len(), 1);
     watched.update(changed_with(0, value(true)));
-    watched.update(answer_after(4, AppEntityType::Alarm, value(false)));
-    assert_eq!(watched.client["devices"]["42"]["value"], true);
+    // The first does not count at all.
+    for _ in 0..2 {
+        watched.update(answer_after(4, AppEntityType::Alarm, value(false)));
+        assert_eq!(watched.client["devices"]["42"]["value"], true);
+    }
+}
+
+#[test]
+fn an_answer_that_the_link_before_has_overtaken_is_no_alarm_and_is_asked_for_again() {
+    // The link of the mate has said by then that the alarm is off, or has not.
+    for is_repeated in [true, false] {
+        let mut watched = Watched::connected();
+        watched.update(paired(DeviceKind::Alarm));
+        watched.update(answer_after(0, AppEntityType::Alarm, value(true)));
+        watched.now = 10;
+        watched.update(changed_with(7, value(false)));
+        watched.update(GameUpdate::LinkSwitched { asked_since: at(9).into() });
+        if is_repeated {
+            watched.update(changed_with(1, value(false)));
+        }
+        let own = watched.update(answer_after(0, AppEntityType::Alarm, value(true))).own;
+        assert_eq!((own.alarms.len(), own.ask_again.as_deref()), (0, Some("42")), "{is_repeated}");
+        assert_eq!(watched.client["devices"]["42"]["value"], false);
+        watched.now = 12;
+        let own = watched.update(answer_after(1, AppEntityType::Alarm, value(true))).own;
+        assert_eq!((own.alarms.len(), own.ask_again), (1, None), "it has gone on since: {is_repeated}");
+    }
+}
+
+#[test]
+fn an_answer_that_was_asked_for_after_the_last_word_of_the_link_before_is_newer() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Alarm));
+    watched.update(answer_after(0, AppEntityType::Alarm, value(true)));
+    watched.now = 10;
+    watched.update(changed_with(7, value(false)));
+    watched.now = 12;
+    watched.update(GameUpdate::LinkSwitched { asked_since: at(11).into() });
+    assert_eq!(watched.update(answer_after(0, AppEntityType::Alarm, value(true))).own.alarms.len(), 1);
+}
+
+#[test]
+fn an_answer_that_the_link_of_a_mate_has_overtaken_is_no_alarm_and_is_asked_for_again() {
+    let mut watched = Watched::connected();
+    watched.update(paired(DeviceKind::Alarm));
+    watched.update(answer_after(0, AppEntityType::Alarm, value(true)));
+    watched.now = 10;
+    watched.update(changed_with(0, value(false)));
+    watched.update(changed_with(1, value(false)));
+    let own = watched.update(answer_after(0, AppEntityType::Alarm, value(true))).own;
+    assert_eq!((own.alarms.len(), own.ask_again.as_deref()), (0, Some("42")));
+    assert_eq!(watched.client["devices"]["42"]["value"], false);
 }
 
 #[test]
