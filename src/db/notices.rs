@@ -473,27 +473,5 @@ pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     Ok(purge_oldest!(db, notices, opened_at, before))
 }
 
-/// Messages that wait, for operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitingNotices {
-    /// Number of messages that are queued or tried again.
-    pub messages: i64,
-    /// When the oldest of them was due first.
-    pub oldest: Option<Timestamp>,
-    /// When the step or the first attempt was due that has waited longest; in the future if none is overdue.
-    pub due_since: Option<Timestamp>,
-}
-
-/// Figures of all that waits to be sent.
-pub fn waiting(db: &mut Db) -> Result<WaitingNotices, DbError> {
-    use diesel::dsl::{count_star, min};
-    let waiting = deliveries::table.filter(deliveries::due_at.is_not_null());
-    let (messages, oldest) = waiting.select((count_star(), min(deliveries::queued_at))).first(db)?;
-    let untried: Option<Timestamp> =
-        waiting.filter(deliveries::attempts.eq(0)).select(min(deliveries::due_at)).first(db)?;
-    let step: Option<Timestamp> = notices::table.select(min(notices::due_at)).first(db)?;
-    Ok(WaitingNotices { messages, oldest, due_since: untried.into_iter().chain(step).min() })
-}
-
 #[cfg(test)]
 mod tests;
