@@ -2,7 +2,7 @@
 //! its user's rules and when it is due ([`notice_steps`](crate::db::notice_steps)), and each of its deliveries one message
 //! by one channel ([`notice_messages`](crate::db::notice_messages)).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use utoipa::ToSchema;
 
@@ -287,7 +287,8 @@ impl<'a> NewMessage<'a> {
 }
 
 /// Queues messages that say that the user has acknowledged the incident: one by each channel that took the alarm, has a
-/// word for it and is not gone.
+/// word for it and is not gone. One in the place of another that is superseded has another id: a webhook's receiver drops a
+/// message whose id it has.
 pub fn queue_acknowledged(db: &mut Db, incident: &str, user: &UserId, now: Timestamp) -> Result<(), DbError> {
     let says = [ChannelKind::WebPush.word(), ChannelKind::Webhook.word()];
     let rung: Vec<String> = deliveries::table
@@ -301,8 +302,21 @@ pub fn queue_acknowledged(db: &mut Db, incident: &str, user: &UserId, now: Times
         .select(deliveries::channel_id)
         .distinct()
         .load(db)?;
-    for channel in rung {
-        let said = NoticeDelivery::untried(incident, user, &channel.into(), ACKNOWLEDGED, now);
+    let superseded = deliveries::table
+        .filter(deliveries::incident_id.eq(incident))
+        .filter(deliveries::user_id.eq(user.as_str()))
+        .filter(deliveries::round.eq(ACKNOWLEDGED))
+        .filter(deliveries::state.eq(NoticeDeliveryState::Superseded.word()));
+    let before: Vec<(String, String)> = superseded.select((deliveries::channel_id, deliveries::id)).load(db)?;
+    let before: BTreeMap<String, String> = before.into_iter().collect();
+    if !before.is_empty() {
+        diesel::delete(superseded).execute(db)?;
+    }
+    for channel in rung.into_iter().map(ChannelId::from) {
+        let mut said = NoticeDelivery::untried(incident, user, &channel, ACKNOWLEDGED, now);
+        if let Some(before) = before.get(channel.as_str()) {
+            said.id = message_id(before, &channel, ACKNOWLEDGED);
+        }
         NewMessage::queued(&said, now, false).insert(db)?;
     }
     Ok(())
