@@ -29,9 +29,8 @@ use companion::{
         channels,
         engine::pool::{Db, Pool},
         incidents::{self, LedgerWrite},
-        notices,
         paired_servers::{self, StoredPairing},
-        users,
+        users, waiting_notices,
     },
     demo,
     domain::{
@@ -316,7 +315,7 @@ async fn alarm(
             last = Some(began.elapsed());
         }
         if let Some(last) = last {
-            let is_stored = services.dead.is_none() && pool.read(notices::waiting).await?.messages == 0;
+            let is_stored = services.dead.is_none() && pool.read(waiting_notices::read).await?.messages == 0;
             if is_stored || services.dead.is_some() {
                 let processor = Processor::of(service.id())?.minus(processor).total();
                 return Ok(Alarmed { taken: last, stored: is_stored.then(|| began.elapsed()), processor });

@@ -127,6 +127,7 @@ pub mod usage;
 pub mod user_search;
 pub mod users;
 pub mod vapid_keys;
+pub mod waiting_notices;
 pub mod wiki_pages;
 
 /// Rows that a purge deletes at once, so that no other writer waits long for it. One that deleted fewer is done.

@@ -68,7 +68,7 @@ fn take_over(db: &mut Db, incident: &str, into: &str, users: &BTreeSet<String>) 
     let taken = taken.select((NoticeDelivery::as_select(), deliveries::rings_until.is_not_null()));
     let taken: Vec<(NoticeDelivery, bool)> = taken.load(db)?;
     for (message, repeats) in taken.iter().filter(|(message, _)| users.contains(&message.user_id)) {
-        forget_said(db, into, message)?;
+        supersede_said(db, into, message)?;
         if let Some(round) = round_in(db, into, message, *repeats)? {
             let row = deliveries::table.find(&message.id);
             let of_whole = (deliveries::incident_id.eq(into), deliveries::round.eq(round));
@@ -78,16 +78,16 @@ fn take_over(db: &mut Db, incident: &str, into: &str, users: &BTreeSet<String>) 
     Ok(())
 }
 
-/// Forgets that this message's channel has said the acknowledgement of the whole: it named no part that rang since, and is said
-/// once more.
-fn forget_said(db: &mut Db, whole: &str, message: &NoticeDelivery) -> Result<(), DbError> {
+/// Supersedes the acknowledgement of the whole that this message's channel has said: it named no part that rang since, and is
+/// said once more.
+fn supersede_said(db: &mut Db, whole: &str, message: &NoticeDelivery) -> Result<(), DbError> {
     let said = deliveries::table
         .filter(deliveries::incident_id.eq(whole))
         .filter(deliveries::user_id.eq(&message.user_id))
         .filter(deliveries::channel_id.eq(&message.channel_id))
         .filter(deliveries::round.eq(ACKNOWLEDGED))
         .filter(deliveries::due_at.is_null());
-    diesel::delete(said).execute(db)?;
+    diesel::update(said).set(deliveries::state.eq(NoticeDeliveryState::Superseded.word())).execute(db)?;
     Ok(())
 }
 
@@ -155,7 +155,7 @@ pub fn adopt(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Result<(), 
         if !is_wanted || is_there {
             continue;
         }
-        forget_said(db, whole, delivery)?;
+        supersede_said(db, whole, delivery)?;
         match round_in(db, whole, delivery, attempt.repeating().is_some())? {
             Some(round) => {
                 let message = NoticeDelivery { incident_id: whole.clone(), round, ..delivery.clone() };

@@ -2,7 +2,7 @@
 //! its user's rules and when it is due ([`notice_steps`](crate::db::notice_steps)), and each of its deliveries one message
 //! by one channel ([`notice_messages`](crate::db::notice_messages)).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use utoipa::ToSchema;
 
@@ -287,7 +287,8 @@ impl<'a> NewMessage<'a> {
 }
 
 /// Queues messages that say that the user has acknowledged the incident: one by each channel that took the alarm, has a
-/// word for it and is not gone.
+/// word for it and is not gone. One in the place of another that is superseded has another id: a webhook's receiver drops a
+/// message whose id it has.
 pub fn queue_acknowledged(db: &mut Db, incident: &str, user: &UserId, now: Timestamp) -> Result<(), DbError> {
     let says = [ChannelKind::WebPush.word(), ChannelKind::Webhook.word()];
     let rung: Vec<String> = deliveries::table
@@ -301,8 +302,21 @@ pub fn queue_acknowledged(db: &mut Db, incident: &str, user: &UserId, now: Times
         .select(deliveries::channel_id)
         .distinct()
         .load(db)?;
-    for channel in rung {
-        let said = NoticeDelivery::untried(incident, user, &channel.into(), ACKNOWLEDGED, now);
+    let superseded = deliveries::table
+        .filter(deliveries::incident_id.eq(incident))
+        .filter(deliveries::user_id.eq(user.as_str()))
+        .filter(deliveries::round.eq(ACKNOWLEDGED))
+        .filter(deliveries::state.eq(NoticeDeliveryState::Superseded.word()));
+    let before: Vec<(String, String)> = superseded.select((deliveries::channel_id, deliveries::id)).load(db)?;
+    let before: BTreeMap<String, String> = before.into_iter().collect();
+    if !before.is_empty() {
+        diesel::delete(superseded).execute(db)?;
+    }
+    for channel in rung.into_iter().map(ChannelId::from) {
+        let mut said = NoticeDelivery::untried(incident, user, &channel, ACKNOWLEDGED, now);
+        if let Some(before) = before.get(channel.as_str()) {
+            said.id = message_id(before, &channel, ACKNOWLEDGED);
+        }
         NewMessage::queued(&said, now, false).insert(db)?;
     }
     Ok(())
@@ -471,28 +485,6 @@ pub fn hasten_all(db: &mut Db, now: Timestamp) -> Result<usize, DbError> {
 /// Deletes a batch of the notices before this time, and their messages; returns how many notices.
 pub fn purge(db: &mut Db, before: Timestamp) -> Result<usize, DbError> {
     Ok(purge_oldest!(db, notices, opened_at, before))
-}
-
-/// Messages that wait, for operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitingNotices {
-    /// Number of messages that are queued or tried again.
-    pub messages: i64,
-    /// When the oldest of them was due first.
-    pub oldest: Option<Timestamp>,
-    /// When the step or the first attempt was due that has waited longest; in the future if none is overdue.
-    pub due_since: Option<Timestamp>,
-}
-
-/// Figures of all that waits to be sent.
-pub fn waiting(db: &mut Db) -> Result<WaitingNotices, DbError> {
-    use diesel::dsl::{count_star, min};
-    let waiting = deliveries::table.filter(deliveries::due_at.is_not_null());
-    let (messages, oldest) = waiting.select((count_star(), min(deliveries::queued_at))).first(db)?;
-    let untried: Option<Timestamp> =
-        waiting.filter(deliveries::attempts.eq(0)).select(min(deliveries::due_at)).first(db)?;
-    let step: Option<Timestamp> = notices::table.select(min(notices::due_at)).first(db)?;
-    Ok(WaitingNotices { messages, oldest, due_since: untried.into_iter().chain(step).min() })
 }
 
 #[cfg(test)]

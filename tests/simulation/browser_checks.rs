@@ -84,7 +84,8 @@ impl Judge {
             let acked = stored.acknowledged(&ring.incident, &ring.user);
             let acked = acked.filter(|_| !stored.wholes.contains(&ring.incident));
             let is_due = acked.is_some_and(|at| is_settled(*at)) && ring.ended_at.is_some_and(is_settled);
-            let is_said = || messages.iter().any(|one| one.incident == ring.incident && one.round == ACKNOWLEDGED);
+            let says = |one: &Message| one.round == ACKNOWLEDGED && one.state != "superseded";
+            let is_said = || messages.iter().any(|one| one.incident == ring.incident && says(one));
             if is_due && browser.gone().is_none() && !is_said() {
                 self.broken("browsers-hear-of-acknowledgements", format!("acknowledged at {acked:?}: {ring:?}"));
             }

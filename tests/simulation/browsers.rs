@@ -168,6 +168,11 @@ impl ShownPush {
     pub fn rings(&self) -> bool {
         self.event == OPENED_WORD || self.event == REPEATED_WORD
     }
+
+    /// True for one of an alarm that this other push names as a part of its own.
+    fn is_of_part(&self, text: &Value) -> bool {
+        text["parts"].as_array().is_some_and(|parts| parts.iter().any(|part| *part == self.incident.as_str()))
+    }
 }
 
 /// A browser and its push service.
@@ -371,20 +376,27 @@ impl Browser {
         for (invariant, details) in self.faults(&push, headers, text) {
             world.judge.borrow_mut().broken(invariant, format!("{name}: {details}: {text}"));
         }
-        // The rounds of repetitions are not in the push.
-        let round = match event {
-            OPENED_WORD => Some(0),
-            ACKNOWLEDGED_WORD => Some(ACKNOWLEDGED),
-            _ => None,
-        };
-        if let Some(round) = round {
-            world.receiver.note_taken(message_id(incident, &self.channel, round));
+        match event {
+            OPENED_WORD => world.receiver.note_taken(message_id(incident, &self.channel, 0)),
+            ACKNOWLEDGED_WORD => world.receiver.note_taken(self.acknowledgement_id(incident, text)),
+            // The rounds of repetitions are not in the push.
+            _ => {}
         }
         if push.rings() {
             world.receiver.rings.note(name, incident, push.millis);
         }
         self.shown.borrow_mut().push(push);
         Ok(())
+    }
+
+    /// The id of this acknowledgement, which is not in the push. Each message of a part that rang here may have it said once more, by
+    /// the next id: it named no such part before, or the part rang after it.
+    fn acknowledgement_id(&self, incident: &str, text: &Value) -> String {
+        let shown = self.shown.borrow();
+        let is_said = shown.iter().any(|before| before.incident == incident && before.event == ACKNOWLEDGED_WORD);
+        let of_parts = shown.iter().filter(|before| is_said && before.rings() && before.is_of_part(text));
+        let first = message_id(incident, &self.channel, ACKNOWLEDGED);
+        of_parts.fold(first, |id, _| message_id(&id, &self.channel, ACKNOWLEDGED))
     }
 
     /// The promises that this push breaks.
@@ -409,10 +421,7 @@ impl Browser {
             faults.push(("one-notification-for-incident", "another tag".to_owned()));
         }
         // News take the place of what was shown of a part, too.
-        let is_of_part = |before: &ShownPush| {
-            text["parts"].as_array().is_some_and(|parts| parts.iter().any(|part| *part == before.incident.as_str()))
-        };
-        let is_before = |before: &ShownPush| before.incident == push.incident || is_of_part(before);
+        let is_before = |before: &ShownPush| before.incident == push.incident || before.is_of_part(text);
         if !rings && !shown.iter().any(is_before) {
             faults.push(("news-follow-an-alarm", "nothing rang before".to_owned()));
         }

@@ -21,12 +21,13 @@ use companion::{
             error::DbError,
             pool::{Db, Pool},
         },
+        notices::message_id,
         schema,
     },
     domain::{
         channel::ChannelTarget,
         escalation::{AlarmRules, EscalationStep},
-        ids::ServerId,
+        ids::{ChannelId, ServerId},
         quiet_hours::QuietHours,
         time::Timestamp,
     },
@@ -574,6 +575,10 @@ impl Judge {
             // Without rules a browser is first, and all others are a step later.
             let leads = ruled.as_ref() != Some(server) && browser.is_some();
             let (first, second) = if leads { (browser, first) } else { (first, second) };
+            // Others came with a part, whose steps had a time of their own.
+            let is_own = |message: &Message| {
+                message.id == message_id(incident, &ChannelId::from(message.channel.as_str()), message.round)
+            };
             let acked = stored.acknowledged(incident, USERS[0]);
             if let Some(first) = first
                 && acked.is_none()
@@ -593,7 +598,10 @@ impl Judge {
                     self.broken("escalation-goes-on", format!("{incident}: {first:?}"));
                 }
                 (Some(first), Some(second), _)
-                    if is_smooth && first.attempts == 0 && second.queued_at - first.queued_at < second_after =>
+                    if is_smooth
+                        && [first, second].into_iter().all(is_own)
+                        && first.attempts == 0
+                        && second.queued_at - first.queued_at < second_after =>
                 {
                     self.broken("escalation-waits", format!("{first:?}, {second:?}"));
                 }

@@ -36,7 +36,7 @@ use crate::{
         alarms::{self, Tally},
         engine::pool::{Db, PoolLoad},
         incidents, journal, last_backup,
-        notices::{self, WaitingNotices},
+        waiting_notices::{self, WaitingNotices},
     },
     domain::{
         payment::{EventResult, ReportKind},
@@ -256,7 +256,7 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
             tally: alarms::tally(db)?,
             incidents: incidents::tally(db)?,
             oldest_unheard: incidents::oldest_unheard(db)?,
-            waiting_messages: notices::waiting(db)?,
+            waiting_messages: waiting_notices::read(db)?,
             older_secrets: vault::count_older(db, key_version)?,
         })
     };

@@ -30,6 +30,7 @@ use crate::{
         notices::NoticeDeliveryState,
         schema::deliveries,
         testing::{self, FreezingRelay, Postgres, now},
+        waiting_notices,
     },
     domain::{
         channel::ChannelTarget,
@@ -169,7 +170,7 @@ impl Receiver {
                 let settled = self.channels.settled();
                 tokio::pin!(settled);
                 settled.as_mut().enable();
-                if self.channels.pool.read(notices::waiting).await.is_ok_and(|waiting| waiting.messages == count) {
+                if self.channels.pool.read(waiting_notices::read).await.is_ok_and(|waiting| waiting.messages == count) {
                     return;
                 }
                 settled.await;

@@ -7,7 +7,7 @@ use crate::{
         incidents, late_notices, notice_messages,
         notice_steps::{self, StepsMade},
         testing::{self, later, now},
-        timeline,
+        timeline, waiting_notices,
     },
     domain::{
         channel::{ChannelKind, ChannelState},
@@ -342,7 +342,7 @@ fn a_new_round_supersedes_what_still_waits() {
         let hook: Vec<i32> =
             waiting.iter().filter(|message| message.channel_id == "hook").map(|message| message.round).collect();
         assert_eq!(hook, [1]);
-        let figures = pool.read_blocking(super::waiting).unwrap();
+        let figures = pool.read_blocking(waiting_notices::read).unwrap();
         // The owner's step was late: the next one is as far from it as ever.
         assert_eq!((figures.messages, figures.due_since), (2, Some(later(180))));
         assert_eq!(due_at(pool, "owner"), Some(later(240)));

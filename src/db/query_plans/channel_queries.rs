@@ -10,7 +10,7 @@ use crate::{
         notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
         paired_servers, reachable_watchers, spoken_alarms,
         testing::{self, now},
-        users,
+        users, waiting_notices,
     },
     domain::{
         channel::{ChannelFault, ChannelKind},
@@ -96,7 +96,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     spoken_alarms::newest(db, server).unwrap();
     spoken_alarms::purge(db, now()).unwrap();
     users::find_by_account(db, &key.into()).unwrap();
-    notices::waiting(db).unwrap();
+    waiting_notices::read(db).unwrap();
     notices::purge(db, now()).unwrap();
 }
 
