@@ -274,7 +274,7 @@ impl GameConnection {
                     self.make_own_link(ctx);
                 }
             }
-            None => self.update(GameUpdate::LinkSwitched { asked_since }, ctx),
+            None => _ = self.update(GameUpdate::LinkSwitched { asked_since }, ctx),
         }
         // The own link has said the same, but perhaps not all of it yet.
         let last = overlap.iter().rposition(|news| matches!(**news, SeatNews::TeamChanged(..)));
