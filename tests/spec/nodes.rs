@@ -140,6 +140,11 @@ async fn an_emergency_is_ended_by_the_node_at_which_its_channel_is_deleted() {
         let target = json!({ "kind": "pushover", "name": name, "url": url, "token": "app", "recipient": recipient });
         channels.push(add(&mut alice, &target).await["id"].as_str().unwrap().to_owned());
     }
+    let steps = json!([{ "afterSeconds": 0, "channels": channels }]);
+    let rules = json!({
+        "enabled": true, "steps": steps, "repeatSeconds": 180, "rounds": 10, "kinds": ["raid"], "quiet": null
+    });
+    assert_eq!(alice.put(&format!("/paired-servers/{server}/alarm-rules"), &rules).await.status, 200);
     let mut browsers = nodes.browsers(&alice);
     node_of(&mut browsers, &server).await;
     add_device(&mut alice, &server, BASE_ALARM).await;
