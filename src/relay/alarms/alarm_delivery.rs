@@ -174,24 +174,23 @@ impl AlarmDelivery {
             let AlarmTrigger { device, name, place, time } = trigger;
             let new_id = || self.new_id(now.stamp);
             let update = self.raids.borrow_mut().alarm(&device, &name, &place, time, now, new_id);
+            // With the alarm or its repeat, so that it neither counts again after a crash nor is missed.
+            let is_on = self.values.borrow_mut().store_on(&device);
+            let values = is_on.then(|| (device.to_string(), true)).into_iter().collect();
             if !update.first_by_path {
-                return self.repeat(update, received_at);
+                return self.repeat(update, values, received_at);
             }
             let alarm = self.ledger_alarm(AlarmPath::Link, &device, &name, &update, now.stamp);
-            let mut write = LedgerWrite { alarms: [(alarm.id.clone(), alarm)].into(), ..Default::default() };
-            // With the alarm, so that it neither rings again after a crash nor is missed.
-            if self.values.borrow_mut().store_on(&device) {
-                write.values.insert(device.to_string(), true);
-            }
+            let write = LedgerWrite { alarms: [(alarm.id.clone(), alarm)].into(), values, ..Default::default() };
             self.store(update, write, held, received_at).await.1
         }
     }
 
-    /// Stores that an incident goes on; its update is news if it is due.
-    fn repeat(&self, update: AlarmOutcome, received_at: ReceivedAt) -> IncidentNews {
+    /// Stores that an incident goes on, and the value of its alarm; its update is news if it is due.
+    fn repeat(&self, update: AlarmOutcome, values: BTreeMap<String, bool>, received_at: ReceivedAt) -> IncidentNews {
         self.changed.notify_one();
         self.log_joined(&update.incident, "none");
-        self.ledger.write_repeats(self.facts([&update.incident]));
+        self.ledger.write_repeats(LedgerWrite { values, ..self.facts([&update.incident]) });
         IncidentNews { received_at: Some(received_at), ..IncidentNews::of(update.changes) }
     }
 

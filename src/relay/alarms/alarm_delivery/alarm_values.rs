@@ -1,6 +1,6 @@
 //! Times at which the values of alarms are stored. An alarm that is on after a start, and was stored as off, went off
-//! while the service was away: so "off" is stored soon, with the repeats of its server, and "on" with its incident, or
-//! when the alarm has been on for a while. Pure bookkeeping.
+//! while the service was away: so "off" is stored soon, with the repeats of its server, and "on" with the count that it
+//! raises, or when the alarm has been on for a while without one. Pure bookkeeping.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use chrono::TimeDelta;
 
 use crate::domain::time::Moment;
 
-/// An alarm that is on this long without an incident of its own is stored as on: one that flutters is not worth a write
-/// each time.
+/// An alarm that is on this long without a count of its own is stored as on: one that bounces is not worth a write each
+/// time.
 const ON_FOR: TimeDelta = TimeDelta::seconds(10);
 
 /// By device id. Only devices that are paired come here, so they bound it.
@@ -40,7 +40,7 @@ impl AlarmValues {
         is_news && !value
     }
 
-    /// The value "on" is stored with the incident of this alarm; false: the alarm is off again by now.
+    /// The value "on" is stored with the incident of this alarm, or its repeat; false: the alarm is off again by now.
     pub fn store_on(&mut self, device: &str) -> bool {
         let known = self.0.entry(device.to_owned()).or_default();
         let is_on = known.stored != Some(false) || known.due.is_some();

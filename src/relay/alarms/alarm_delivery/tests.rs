@@ -576,4 +576,10 @@ async fn that_an_alarm_is_on_is_stored_with_it_and_that_it_is_off_soon() {
     world.later(10);
     life.tick().await;
     assert_eq!(stored(&life).await, Some(true));
+    // The repeat is counted, and a start that takes its alarm for off counts it again.
+    life.alarms.note_value("7", Some(false));
+    assert_eq!(stored(&life).await, Some(false));
+    life.alarms.note_value("7", Some(true));
+    life.link_alarm().await;
+    assert_eq!((world.ledger(&life).await, stored(&life).await), (vec![row("delivered", 2, 1)], Some(true)));
 }
