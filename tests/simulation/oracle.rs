@@ -27,10 +27,6 @@ use crate::{
 const ANNOUNCED_WITHIN: u64 = 2_000;
 /// Its update may have to wait for so long after the message before.
 const UPDATES_APART: u64 = 10_000;
-/// Virtual milliseconds within which a rise may go on with an incident; that its alarm is on is stored later then, also
-/// when the next life has to begin first.
-const JOINED_WITHIN: u64 = 100_000;
-const ON_IS_STORED_WITHIN: u64 = 17_000;
 /// Quiet time after which an incident ends.
 const QUIET: TimeDelta = TimeDelta::seconds(90);
 
@@ -124,17 +120,6 @@ impl AlarmOracle {
         !self.deaths.iter().any(|death| (at..at + within).contains(death))
     }
 
-    /// Times that this rise may ring once more: that an alarm is on is stored at once with its first rise only, and each
-    /// life that ends before takes it for off.
-    fn may_ring_again(&self, rises: &[u64], index: usize) -> usize {
-        if index == 0 || rises[index] - rises[index - 1] >= JOINED_WITHIN {
-            return 0;
-        }
-        let mut last = rises[index];
-        let deaths = self.deaths.iter().filter(|death| **death >= rises[index]);
-        deaths.take_while(|death| **death - std::mem::replace(&mut last, **death) < ON_IS_STORED_WITHIN).count()
-    }
-
     /// Incidents, and the highest count that a dashboard was shown of each, unless a life ended within this number of
     /// milliseconds.
     pub fn counts_shown(&self, within: u64) -> BTreeMap<String, i64> {
@@ -221,9 +206,8 @@ impl Judge {
             let of_it: Vec<&Row> = rows.iter().filter(|row| row.alarm_id == alarm.to_string()).collect();
             let counted: i64 = of_it.iter().map(|row| row.count).sum();
             let rises = self.oracle.rises_at.get(&(game, alarm)).map(Vec::as_slice).unwrap_or_default();
-            let again: usize = (0..rises.len()).map(|index| self.oracle.may_ring_again(rises, index)).sum();
             // A push may have been taken for its own.
-            if of_it.iter().all(|row| row.title.is_none()) && counted > (rises.len() + again) as i64 {
+            if of_it.iter().all(|row| row.title.is_none()) && counted > rises.len() as i64 {
                 self.broken("none-twice", format!("{name}: {alarm} rises at {rises:?}: {of_it:?}"));
             }
         }
