@@ -29,7 +29,8 @@ def check(condition, what):
 
 
 def good(answer):
-    check(not isinstance(answer, RustError), f"an answer, not {answer!r}")
+    if isinstance(answer, RustError):
+        raise Mismatch(f"an answer, not {answer.reason}")
     return answer
 
 
