@@ -396,13 +396,12 @@ test("shops on each other are listed at a press, until one is chosen", async () 
   await list.getByText("Walker").click();
   const map = page.getByRole("application", { name: "Map" });
   await map.press("Escape");
-  const { width, height } = (await map.boundingBox()) ?? { width: 0, height: 0 };
   const crowd = page.locator("section.card").filter({ hasText: "Bellows" }).filter({ hasText: "File" });
-  // Each press comes nearer, as long as they might be seen apart.
-  while (!(await crowd.isVisible())) {
-    await map.click({ position: { x: width / 2, y: height / 2 } });
-    await new Promise((resolve) => setTimeout(resolve, 200));
-  }
+  // Each press in the middle comes nearer, as long as they might be seen apart.
+  await until(
+    async () => (await crowd.isVisible()) || map.click(),
+    (isListed) => isListed === true,
+  );
   patch({ op: "replace", path: `/team/members/${walker}/name`, value: "Runner" });
   await list.getByText("Runner").waitFor();
   assert.equal(await crowd.isVisible(), true);
@@ -430,11 +429,10 @@ test("a camera shows its picture to those who look", async () => {
 
 test("a shop that is suspicious is marked, and says why", async () => {
   // One shop of the simulated world is too cheap to be honest.
-  let found;
-  while (!found) {
-    [found] = (await demo.call("GET", `/intel/${demo.serverId}/shops/scan`)).results;
-    if (!found) await new Promise((resolve) => setTimeout(resolve, 500));
-  }
+  const [found] = await until(
+    async () => (await demo.call("GET", `/intel/${demo.serverId}/shops/scan`)).results,
+    (results) => results.length > 0,
+  );
   const { page, faults, close } = await openPage(browser, demo);
   await live(page);
   await tab(page, "Shops");
