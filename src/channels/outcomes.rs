@@ -75,13 +75,13 @@ fn is_of_rows(error: &DbError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::db::engine::prelude::*;
-
     use super::*;
     use crate::{
         db::{
             channels::{self, tests::channel},
-            deliveries, incidents, notice_messages, notice_steps,
+            deliveries,
+            engine::prelude::*,
+            incidents, notice_messages, notice_steps,
             notices::DeliveryOutcome,
             testing::{self, later, now},
         },

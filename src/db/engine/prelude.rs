@@ -2,7 +2,7 @@
 //!
 //! Diesel compiles the way of each query to each engine: its text, its values, the cache of prepared statements, its form in
 //! a log. [`RunQuery`] hands over a reference to any query, so that this is compiled once; with some six hundred queries it was
-//! a sixth of the program. A prepared statement is found by its text instead of its type; the text is made for each query anyway.
+//! a tenth of the program. A prepared statement is found by its text instead of its type; the text is made for each query anyway.
 
 pub use diesel::{
     expression_methods::*,

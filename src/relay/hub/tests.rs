@@ -515,8 +515,7 @@ fn who_may_watch_is_known_from_the_latest_change_also_without_a_connection() {
         let found = relay.hub.send(FindServer { server: "one".into() });
         sleep(Duration::from_millis(10)).await; // alice is read, and not answered yet
         relay.write(|db| {
-            use crate::db::engine::prelude::*;
-            use crate::db::schema::paired_servers::dsl;
+            use crate::db::{engine::prelude::*, schema::paired_servers::dsl};
             Ok(diesel::update(dsl::paired_servers).set(dsl::owner_id.eq("bob")).execute(db)?)
         });
         relay.hub.do_send(AccessChanged { server: "one".into() });

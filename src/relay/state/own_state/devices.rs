@@ -130,26 +130,22 @@ impl OwnState {
         let mut device = Device::clone(device);
         let now = step.now;
         match answer {
-            // The other link may have said something newer: an alarm that is off by now would ring once more.
-            Ok(Answered { content: Some(_), .. }) if self.said_elsewhere.remove(&id) => {
-                self.heard.insert(id.clone(), now);
-                device.reachable = Reachable::Ok;
-                step.outcome.own.ask_again = Some(id.clone());
-            }
             Ok(Answered { asked_after, content: Some(info) }) => {
                 self.heard.insert(id.clone(), now);
-                match self.last_broadcasts.get(&id) {
-                    Some(&(number, _)) if number > asked_after => {
-                        self.answered_late(&id, &mut device, info, asked_after, number, step);
-                    }
-                    _ => {
-                        device.kind = reading::device_kind(info.r#type);
-                        reading::read_payload(&mut device, info.payload);
-                        if let Some(value) = alarm_value(&device) {
-                            let time = self.alarms.unseen_since(&id).map_or(TriggerTime::Now, TriggerTime::AfterGap);
-                            let triggers = self.observe(&id, step.outcome, |alarms| alarms.answered(&id, value, now));
-                            trigger_if(triggers, &id, &device, time, step.outcome);
-                        }
+                let last = self.last_broadcasts.get(&id).map(|(number, _)| *number);
+                if self.said_elsewhere.remove(&id) {
+                    // The other link may have said something newer: an alarm that is off by now would ring once more.
+                    device.reachable = Reachable::Ok;
+                    step.outcome.own.ask_again = Some(id.clone());
+                } else if let Some(number) = last.filter(|number| *number > asked_after) {
+                    self.answered_late(&id, &mut device, info, asked_after, number, step);
+                } else {
+                    device.kind = reading::device_kind(info.r#type);
+                    reading::read_payload(&mut device, info.payload);
+                    if let Some(value) = alarm_value(&device) {
+                        let time = self.alarms.unseen_since(&id).map_or(TriggerTime::Now, TriggerTime::AfterGap);
+                        let triggers = self.observe(&id, step.outcome, |alarms| alarms.answered(&id, value, now));
+                        trigger_if(triggers, &id, &device, time, step.outcome);
                     }
                 }
             }
