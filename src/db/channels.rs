@@ -239,7 +239,8 @@ pub fn aimed(db: &mut Db, sent: &[(&str, &str)]) -> Result<BTreeSet<String>, DbE
 }
 
 /// Stores that the other side took a message, for each of these channels: ids, and SHA-256 of the targets that it went to.
-/// One with another target meanwhile stays as it is.
+/// One with another target meanwhile stays as it is. One that is gone does, too: only tests are sent to it, and a message that
+/// it took was answered before.
 pub fn note_accepted(db: &mut Db, sent: &[(&str, &str)], now: Timestamp) -> Result<(), DbError> {
     let active = (
         channels::state.eq(ChannelState::Active.word()),
@@ -251,8 +252,17 @@ pub fn note_accepted(db: &mut Db, sent: &[(&str, &str)], now: Timestamp) -> Resu
     );
     let (ids, targets): (Vec<&str>, Vec<&str>) = sent.iter().copied().unzip();
     let aimed = channels::table.filter(channels::id.eq_any(ids)).filter(channels::target_hash.eq_any(targets));
-    diesel::update(aimed).set(active).execute(db)?;
+    let there = aimed.filter(channels::state.ne(ChannelState::Gone.word()));
+    diesel::update(there).set(active).execute(db)?;
     Ok(())
+}
+
+/// Stores that this target (its SHA-256) took a test, as [`note_accepted`]: one that was gone works again.
+pub fn note_tested(db: &mut Db, id: &ChannelId, target: &str, now: Timestamp) -> Result<(), DbError> {
+    let gone = channels::table.find(id.as_str()).filter(channels::target_hash.eq(target));
+    let gone = gone.filter(channels::state.eq(ChannelState::Gone.word()));
+    diesel::update(gone).set(channels::state.eq(ChannelState::Active.word())).execute(db)?;
+    note_accepted(db, &[(id.as_str(), target)], now)
 }
 
 /// Stores that a message did not get through to this target (its SHA-256), and returns the channel's state then; `None`:
@@ -441,6 +451,13 @@ pub mod tests {
             assert_eq!((&*stored.state, stored.reason, stored.failing_since), ("active", None, None));
             assert_eq!(stored.failures, 0);
             assert_eq!(fail(gone, later(200_200)), Some(ChannelState::Gone));
+            pool.write_blocking(|db| note_accepted(db, &[(id.as_str(), "1")], later(200_300))).unwrap();
+            assert_eq!(usable(), 0, "it was taken before that answer");
+            pool.write_blocking(|db| note_tested(db, &id, "2", later(200_300))).unwrap();
+            assert_eq!(usable(), 0, "another target");
+            pool.write_blocking(|db| note_tested(db, &id, "1", later(200_300))).unwrap();
+            let stored = pool.read_blocking(|db| get(db, &id)).unwrap().unwrap();
+            assert_eq!((&*stored.state, stored.reason, stored.failures), ("active", None, 0));
             let delete = |user: &str| pool.write_blocking(|db| delete(db, &user.into(), &id)).unwrap();
             assert!(!delete("another") && delete("user") && !delete("user"));
             assert_eq!(fail(gone, now()), None);

@@ -294,8 +294,8 @@ pub struct FailureRow {
 }
 
 impl FailureRow {
-    /// The row with this failure. One of ours or of a game server counts for no channel, and only a success ends `gone` and
-    /// `disabled`.
+    /// The row with this failure. One of ours or of a game server counts for no channel. Only a success ends `disabled`, and
+    /// only that of a test `gone`.
     pub fn with(self, fault: ChannelFault, now: Timestamp) -> Self {
         if !fault.is_of_channel() {
             let state = if self.state == ChannelState::Active { ChannelState::Failing } else { self.state };

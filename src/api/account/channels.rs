@@ -403,7 +403,7 @@ pub async fn test(
     let is_noted = sent.clone();
     let note = move |db: &mut Db| match is_noted {
         Ok(_) => {
-            channels::note_accepted(db, &[(id.as_str(), &channel.target_hash)], now)?;
+            channels::note_tested(db, &id, &channel.target_hash, now)?;
             late_notices::open(db, &user.id, now)
         }
         Err(ChannelFailure { fault, .. }) => notices::note_channel_failure(db, &id, &channel.target_hash, fault, now),

@@ -213,6 +213,34 @@ fn a_channel_that_is_gone_ends_all_that_waits_for_it_and_makes_the_next_steps_du
 }
 
 #[test]
+fn a_message_that_was_taken_before_its_channel_was_gone_does_not_bring_it_back() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        for incident in ["incident", "another"] {
+            let write = testing::incident_write(incident, 1);
+            pool.write_blocking(|db| incidents::write(db, &server, &write)).unwrap();
+        }
+        step(pool, later(0));
+        let gone = DeliveryOutcome::Failed { status: Some(410), fault: ChannelFault::Gone, retry_at: None };
+        let messages = sent(pool, later(0)).into_iter().filter(|message| message.channel_id == "browser");
+        let ended: Vec<_> =
+            messages.zip([ACCEPTED, gone]).map(|(message, outcome)| attempt(message, outcome)).collect();
+        assert_eq!(ended.len(), 2);
+        // The database took nothing meanwhile, and stores both at once, or the older one last.
+        for outcomes in [&ended[..], &ended[..1]] {
+            pool.write_blocking(|db| note_outcomes(db, outcomes, later(1))).unwrap();
+            let stored = pool.read_blocking(|db| channels::get(db, &"browser".into())).unwrap().unwrap();
+            assert_eq!((&*stored.state, stored.reason.as_deref()), ("gone", Some("gone")));
+        }
+        let list = pool.read_blocking(|db| crate::db::deliveries::list(db, "incident", &"owner".into())).unwrap();
+        let other = pool.read_blocking(|db| crate::db::deliveries::list(db, "another", &"owner".into())).unwrap();
+        let mut states: Vec<_> = list.iter().chain(&other).map(|message| message.state.as_str()).collect();
+        states.sort_unstable();
+        assert_eq!(states, ["accepted", "failed"]);
+    });
+}
+
+#[test]
 fn only_a_message_that_is_over_is_cancelled() {
     testing::on_each_database(|pool| {
         let server = furnish(pool);
