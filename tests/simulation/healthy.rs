@@ -30,6 +30,7 @@ use crate::{
     team_commands::{self, BEFORE_LAST_END, HEALTHY_COMMAND, HEALTHY_LAMP, HEALTHY_TIMER},
     teams::REVOKED,
     wire::WireKind,
+    wishes::is_between_attempts,
     world::{Fate, GAMES, JournalFate, PAIRED, ROOF_ALARM, SHED_ALARM, USERS, UserAct},
 };
 
@@ -275,14 +276,18 @@ impl Run {
         }
     }
 
-    /// The owner wants a value of each gate.
+    /// The owner wants a value of each gate that can be reached.
     fn toggle_gates(&self) {
         let mut random = Stream::of(self.world.seed, "gates");
         for paired in [0, 1] {
             let mut judge = self.world.judge.borrow_mut();
             let Some(server) = judge.server(PAIRED[paired].0) else { continue };
             let (value, request) = (random.chance(50), format!("gate {paired}"));
-            judge.wishes.want(&request, PAIRED[paired].2, value);
+            let (now, known) = (self.world.clock.now(), self.dashboards[0].known.borrow());
+            if !known.get(server.as_str()).is_some_and(|known| is_between_attempts(&known.state, now)) {
+                judge.wishes.want(&request, PAIRED[paired].2, value);
+            }
+            drop(known);
             self.dashboards[0].send(json!({ "type": "deviceToggle", "serverId": server, "value": value,
                 "deviceId": GATE_SWITCH.to_string(), "requestId": request }));
         }

@@ -7,6 +7,7 @@ use companion::{
         engine::pool::Pool,
         schema::{incident_acks, incidents},
     },
+    domain::time::Timestamp,
     simulator::world::{GATE_SWITCH, SimulatedDevice},
 };
 use diesel::{QueryDsl as _, RunQueryDsl as _};
@@ -21,6 +22,15 @@ use crate::{
 
 /// Frames sent before a user's note may still be on its way for so long: the longest lag, and a full budget of frames.
 const QUIET_WITHIN: Duration = Duration::from_secs(15);
+
+/// True if this state of a dashboard says that the next attempt to reach the game server is still to come. The pauses
+/// grow up to five minutes while no link lasts for one, as one that came up soon before all were broken; a toggle is
+/// refused meanwhile, which its user can see coming. An attempt that is due is no excuse.
+pub fn is_between_attempts(state: &Value, now: Timestamp) -> bool {
+    let server = &state["server"];
+    let next = serde_json::from_value::<Timestamp>(server["nextAttemptAt"].clone());
+    server["connection"] == "unreachable" && next.is_ok_and(|next| next > now)
+}
 
 #[derive(Default)]
 pub struct Wishes {
