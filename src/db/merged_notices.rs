@@ -78,15 +78,14 @@ fn take_over(db: &mut Db, incident: &str, into: &str, users: &BTreeSet<String>) 
     Ok(())
 }
 
-/// Supersedes the acknowledgement of the whole that this message's channel has said: it named no part that rang since, and is
-/// said once more.
+/// Supersedes the acknowledgement of the whole that this message's channel has said, or that waits and may be under way there:
+/// it names no part that rang since, and is said once more.
 fn supersede_said(db: &mut Db, whole: &str, message: &NoticeDelivery) -> Result<(), DbError> {
     let said = deliveries::table
         .filter(deliveries::incident_id.eq(whole))
         .filter(deliveries::user_id.eq(&message.user_id))
         .filter(deliveries::channel_id.eq(&message.channel_id))
-        .filter(deliveries::round.eq(ACKNOWLEDGED))
-        .filter(deliveries::due_at.is_null());
+        .filter(deliveries::round.eq(ACKNOWLEDGED));
     diesel::update(said).set(deliveries::state.eq(NoticeDeliveryState::Superseded.word())).execute(db)?;
     Ok(())
 }

@@ -132,6 +132,8 @@ pub struct AlarmDelivery {
     unheard: RefCell<BTreeMap<String, Option<Position>>>,
     /// Incidents that became a part of an older one when the ledger had been read, and that one.
     merged: RefCell<BTreeMap<String, String>>,
+    /// Acknowledgements of incidents in the ledger, until that has been read: it may be read as it was before them.
+    noted: RefCell<BTreeMap<(String, UserId), Timestamp>>,
     taken_up: RefCell<VecDeque<String>>,
     values: RefCell<AlarmValues>,
     /// From the node that had the server before, until the ledger has been read.
@@ -154,6 +156,7 @@ impl AlarmDelivery {
             raids: RefCell::new(Raids::new()),
             unheard: RefCell::default(),
             merged: RefCell::default(),
+            noted: RefCell::default(),
             taken_up: RefCell::default(),
             values: RefCell::default(),
             handed: RefCell::default(),
@@ -291,8 +294,13 @@ impl AlarmDelivery {
         IncidentNews::of(changes)
     }
 
-    /// A user has taken note, and the ledger has it.
+    /// A user has taken note of an incident, which may be a part of another one by now, and the ledger has it.
     pub fn acknowledged(&self, incident: &str, user: &UserId, at: Timestamp) -> IncidentNews {
+        if !self.known.get() {
+            self.noted.borrow_mut().entry((incident.to_owned(), user.clone())).or_insert(at);
+        }
+        let whole = self.whole_of(incident);
+        let incident = whole.as_deref().unwrap_or(incident);
         let change = self.raids.borrow_mut().acknowledge(incident, user, at);
         self.unheard.borrow_mut().remove(incident);
         for notice in self.notices_of(incident, user) {
@@ -303,6 +311,7 @@ impl AlarmDelivery {
 
     /// This user is gone.
     pub fn user_erased(&self, user: &UserId) -> IncidentNews {
+        self.noted.borrow_mut().retain(|(_, noted_by), _| noted_by != user);
         IncidentNews::of(self.raids.borrow_mut().forget_user(user))
     }
 

@@ -126,12 +126,18 @@ impl Ledger {
     }
 
     /// [`write`](Self::write) for an alarm that was received then and may have waited already.
-    pub async fn write_alarm(&self, write: LedgerWrite, received_at: ReceivedAt) -> SavedTo {
-        if write.is_empty() {
+    pub async fn write_alarm(&self, newer: LedgerWrite, received_at: ReceivedAt) -> SavedTo {
+        if newer.is_empty() {
             return SavedTo::Database;
         }
         let shared = self.0.clone();
-        let busy_since = shared.queue.borrow().busy_since;
+        let (busy_since, mut write) = {
+            let mut queue = shared.queue.borrow_mut();
+            // Repeats that wait go along: this may have the count of one, and the next start counts it again if it does
+            // not find that its alarm is on.
+            (queue.busy_since, std::mem::take(&mut queue.repeats))
+        };
+        write.extend(newer);
         let number = self.submit(write.clone());
         let alarm = alarm(&write).to_owned();
         let (done, journaled) = oneshot::channel();

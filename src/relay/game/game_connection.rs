@@ -265,6 +265,13 @@ impl GameConnection {
         }
     }
 
+    /// Ends the own link if it waits for its next attempt: such a pause has grown beside a mate's link that read.
+    fn end_pause(&mut self, ctx: &mut Context<Self>) {
+        if self.held.wake.is_paused() {
+            self.end_task(ctx);
+        }
+    }
+
     fn disconnected(&mut self, LinkDown { state, reason, next_attempt_at }: LinkDown, ctx: &mut Context<Self>) {
         self.held.drop_link();
         // One that waits for its turn had no link before, and may be about to sit down at a mate's.

@@ -4,6 +4,7 @@ mod alarm_routes;
 mod between_nodes;
 mod handing_over;
 mod lossy_nodes;
+mod lost_seats;
 mod nodes;
 
 use std::{

@@ -113,3 +113,30 @@ fn an_acknowledgement_that_was_said_is_said_once_more_for_a_part_that_rang_since
         assert!(are_new, "a receiver that has the one drops what has its id: {again:?}");
     });
 }
+
+#[test]
+fn an_acknowledgement_that_is_under_way_is_said_once_more_for_a_part_that_is_found_meanwhile() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        let said = |at: Timestamp| {
+            let mut said = sent(pool, at);
+            said.retain(|message| message.is_acknowledgement());
+            said
+        };
+        pool.write_blocking(|db| incidents::write(db, &server, &testing::incident_write("whole", 1))).unwrap();
+        for message in rung(pool, &server) {
+            end(pool, &message, &ACCEPTED, later(1));
+        }
+        let acknowledge = |db: &mut Db| incidents::acknowledge(db, &server, "whole", &"owner".into(), later(2));
+        pool.write_blocking(acknowledge).unwrap().unwrap();
+        let under_way = said(later(2));
+        assert_eq!(channels_of(&under_way), ["browser"]);
+        merge(pool, &server);
+        end(pool, &under_way[0], &ACCEPTED, later(3));
+        let again = said(later(4));
+        assert_eq!(channels_of(&again), ["browser"], "the one under way has named no part");
+        assert_ne!(again[0].id, under_way[0].id, "a receiver that has the one drops what has its id");
+        end(pool, &again[0], &ACCEPTED, later(5));
+        assert_eq!(said(later(6)), []);
+    });
+}

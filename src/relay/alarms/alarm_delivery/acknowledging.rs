@@ -55,6 +55,8 @@ impl AlarmDelivery {
         if !known.incident.acks.contains_key(&user) {
             let acks = BTreeMap::from([(known.id.clone(), BTreeMap::from([(user.clone(), at)]))]);
             let kept = self.ledger.write(LedgerWrite { acks, ..Default::default() }).await;
+            // By now it may be a part of another one.
+            known = self.find(&known.id).unwrap_or(known);
             let (server, incident) = (self.server.as_str(), known.id.as_str());
             match kept {
                 SavedTo::Database => {}

@@ -74,6 +74,10 @@ impl AlarmDelivery {
         let news = self.restore(stored.incidents, stored.unsaid);
         self.raids.borrow_mut().take_over(self.handed.take(), self.context.clock.moment());
         self.known.set(true);
+        for ((incident, user), at) in self.noted.take() {
+            // Shown with all that was read.
+            drop(self.acknowledged(&incident, &user, at));
+        }
         self.is_known.notify_waiters();
         self.changed.notify_one();
         for again in news.changes.iter().filter(|change| change.message.is_some()) {

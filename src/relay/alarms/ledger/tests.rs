@@ -391,6 +391,33 @@ async fn a_value_that_waits_does_not_undo_a_newer_one() {
 }
 
 #[actix::test]
+async fn an_alarm_that_joins_the_incident_of_a_repeat_takes_the_value_of_its_device_along() {
+    for disk in [Disk::Works, Disk::Frozen] {
+        let world = World::new();
+        let device = |db: &mut Db| {
+            smart_devices::upsert(db, &"one".into(), "7", DeviceKind::Alarm, "Front door", testing::now())
+        };
+        world.pool.write_blocking(device).unwrap();
+        let value = |is_on: bool| LedgerWrite { values: [("7".to_owned(), is_on)].into(), ..Default::default() };
+        world.ledger.write_repeats(value(false));
+        world.ledger.idle().await;
+        DISK.set(disk);
+        // It goes off again within the second, and the push of that comes.
+        world.ledger.write_repeats(LedgerWrite { values: value(true).values, ..incident_write("a", 2) });
+        world.ledger.write(incident_write("a", 2)).await;
+
+        // A kill now: an alarm that is on, and was stored as off, would count at the next start.
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::copy(world.directory.path().join(JOURNAL), copy.path().join(JOURNAL)).unwrap();
+        journal::replay(copy.path(), &world.pool, &Default::default()).unwrap();
+        let device = world.pool.read_blocking(|db| smart_devices::get(db, &"one".into(), "7")).unwrap();
+        assert_eq!((world.stored()[0].incident.count, device.last_value), (2, Some(true)));
+        DISK.set(Disk::Works);
+        world.ledger.idle().await;
+    }
+}
+
+#[actix::test]
 async fn repeats_that_wait_are_kept_before_the_process_ends() {
     let world = World::new();
     let unsaved_alarms = world.ledger.0.journal.unsaved_alarms.clone();

@@ -393,6 +393,7 @@ impl GameConnection {
         }
         self.leave_seat(ctx);
         self.update(GameUpdate::Unread, ctx);
+        self.end_pause(ctx);
         if self.held.task.is_some() {
             // The own link is under way, perhaps in the slot of this one.
             self.held.set_reading(None);

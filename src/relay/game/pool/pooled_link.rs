@@ -123,10 +123,12 @@ impl PooledLink {
             };
             let next_attempt_at = context.clock.now() + TimeDelta::from_std(pause).unwrap_or_default();
             let down = LinkReport::Down { state, reason: shown, next_attempt_at };
+            let paused = wake.pause();
             if Box::pin(self.owner.report(down)).await.is_err() {
                 return;
             }
             asked_for = Box::pin(timeout(pause, wake.asked_for())).await.is_ok();
+            drop(paused);
             is_first = false;
         }
     }

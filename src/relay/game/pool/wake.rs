@@ -27,6 +27,8 @@ pub struct Wake {
     watched: Notify,
     /// Version of the credentials with which the link waits for a slot, if it does.
     waits_with: Mutex<Option<i32>>,
+    /// The link waits for its next attempt.
+    is_paused: AtomicBool,
 }
 
 impl Wake {
@@ -87,6 +89,17 @@ impl Wake {
         *self.waits_with.lock().unwrap_or_else(PoisonError::into_inner) = credentials;
     }
 
+    /// The link waits for its next attempt, as long as this is not dropped.
+    pub fn pause(&self) -> LinkPause<'_> {
+        self.is_paused.store(true, Ordering::Relaxed);
+        LinkPause(self)
+    }
+
+    /// True while the link waits for its next attempt.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::Relaxed)
+    }
+
     /// True while a user watches the player of the link, or a mate.
     pub fn is_watched(&self) -> bool {
         self.is_watched.load(Ordering::Relaxed) || self.watched_mates.load(Ordering::Relaxed) > 0
@@ -137,6 +150,15 @@ pub struct SlotWait<'a>(&'a Wake);
 impl Drop for SlotWait<'_> {
     fn drop(&mut self) {
         self.0.set_waits_with(None);
+    }
+}
+
+/// See [`Wake::pause`].
+pub struct LinkPause<'a>(&'a Wake);
+
+impl Drop for LinkPause<'_> {
+    fn drop(&mut self) {
+        self.0.is_paused.store(false, Ordering::Relaxed);
     }
 }
 

@@ -17,6 +17,64 @@ impl Life {
     }
 }
 
+/// A start at which an alarm has rung before the ledger was read, the incident there to which it belongs, and its own.
+async fn rung_before_the_ledger(world: &World) -> (Life, String, String) {
+    let before = world.start(1).await;
+    before.link_alarm().await;
+    let known = before.seen()[0].0.clone();
+    before.alarms.ledger.idle().await;
+    drop(before);
+    world.later(20);
+    let life = world.start_unread(1);
+    life.link_alarm().await;
+    let part = life.seen()[0].0.clone();
+    life.alarms.ledger.idle().await;
+    (life, known, part)
+}
+
+/// Alice has taken note of the incident, of which that one is a part: nothing of it rings for her.
+async fn assert_noted(world: &World, life: &Life, incident: &str, part: &str) {
+    assert_eq!(life.acks(incident), ["alice"]);
+    for id in [incident, part] {
+        let notice = NoticeKey { incident: id.to_owned(), user: "alice".into() };
+        assert!(world.context.early_alarms.changes.is_acknowledged(&notice), "{id} rings by channels");
+    }
+    world.later(15);
+    life.link_alarm().await;
+    assert_eq!((life.seen().len(), &life.raids()[incident]["count"]), (1, &3.into()), "it counts on");
+}
+
+#[actix::test]
+async fn an_acknowledgement_on_its_way_while_its_alarm_becomes_a_part_is_one_of_the_whole() {
+    let world = World::new();
+    let (life, known, part) = rung_before_the_ledger(&world).await;
+    life.load().await;
+    life.acknowledged(&part, "alice", world.context.clock.now());
+    assert_noted(&world, &life, &known, &part).await;
+}
+
+#[actix::test]
+async fn an_acknowledgement_that_comes_while_the_ledger_is_read_counts_for_what_is_found_there() {
+    let world = World::new();
+    let (life, known, part) = rung_before_the_ledger(&world).await;
+    // The ledger is read as it was a moment ago.
+    life.acknowledged(&known, "alice", world.context.clock.now());
+    life.load().await;
+    assert_noted(&world, &life, &known, &part).await;
+}
+
+#[actix::test]
+async fn an_acknowledgement_that_is_kept_while_its_alarm_becomes_a_part_is_one_of_the_whole() {
+    let world = World::new();
+    let (life, known, part) = rung_before_the_ledger(&world).await;
+    let lock = world.freeze();
+    let (kept, ()) = tokio::join!(life.keep(&part, "alice"), life.load());
+    assert!(matches!(kept, KeptAcknowledgement::Kept(_)));
+    assert_eq!(life.acks(&known), ["alice"]);
+    drop(lock);
+    assert_eq!(world.ledger(&life).await, [row("acknowledged", 2, 1)]);
+}
+
 #[actix::test]
 async fn an_acknowledgement_in_a_frozen_database_counts_at_once_and_outlives_a_kill() {
     let world = World::new();
