@@ -74,10 +74,10 @@ pub async fn store(channels: &Channels, mut stored: impl FnMut(&EndedAttempt, Mo
             continue;
         }
         let now = channels.clock.moment();
-        outcomes::store(&channels.pool, &channels.orphaned, &of_rows, now.stamp).await?;
-        note_gone_stored(channels, &of_rows);
-        of_rows.iter().for_each(|attempt| stored(attempt, now));
-        channels.early.note_stored(&of_rows, now);
+        let kept = outcomes::store(&channels.pool, &channels.orphaned, &of_rows, now.stamp).await?;
+        note_gone_stored(channels, &kept);
+        kept.iter().for_each(|&attempt| stored(attempt, now));
+        channels.early.note_stored(kept, now);
         channels.news.notify_waiters();
     }
     Ok(())
@@ -85,7 +85,7 @@ pub async fn store(channels: &Channels, mut stored: impl FnMut(&EndedAttempt, Mo
 
 /// The database has these outcomes: a channel that is gone is so for all who read it from now on, and for a memory from
 /// before.
-pub fn note_gone_stored(channels: &Channels, stored: &[EndedAttempt]) {
+pub fn note_gone_stored(channels: &Channels, stored: &[&EndedAttempt]) {
     for EndedAttempt { channel, .. } in stored.iter().filter(|attempt| attempt.is_gone()) {
         channels.early_alarms.changes.end(EndedWay::Channel(channel.id()));
         channels.gone.note_stored(channel);

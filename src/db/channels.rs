@@ -293,6 +293,19 @@ pub fn note_failure(
     Ok(is_noted.then_some(row.state))
 }
 
+/// Stores that this channel is gone, if it has the target still that says so (its SHA-256), and reads nothing: not all that
+/// follows can be stored.
+pub fn note_gone(db: &mut Db, (id, target): (&str, &str), now: Timestamp) -> Result<(), DbError> {
+    let gone = (
+        channels::state.eq(ChannelState::Gone.word()),
+        channels::reason.eq(ChannelFault::Gone.word()),
+        channels::failing_since.eq(now),
+    );
+    let aimed = channels::table.find(id).filter(channels::target_hash.eq(target));
+    diesel::update(aimed).set(gone).execute(db)?;
+    Ok(())
+}
+
 /// Gives a browser's channel this target and state. Another channel with this target, of any account, ends: it is the same
 /// browser.
 ///

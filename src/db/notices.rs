@@ -420,8 +420,8 @@ pub fn insert_sent(db: &mut Db, sent: &[NoticeDelivery], now: Timestamp) -> Resu
     sent.iter().try_for_each(|delivery| NewMessage::queued(delivery, now, true).insert(db).map(drop))
 }
 
-/// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel: it would be sent again
-/// otherwise.
+/// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel, unless that is gone: it
+/// would be sent again otherwise.
 pub fn end_alone(db: &mut Db, attempt: &EndedAttempt, now: Timestamp) -> Result<(), DbError> {
     let state = match attempt.outcome {
         DeliveryOutcome::Accepted { .. } => NoticeDeliveryState::Accepted,
@@ -431,7 +431,7 @@ pub fn end_alone(db: &mut Db, attempt: &EndedAttempt, now: Timestamp) -> Result<
     let reason = (state == NoticeDeliveryState::Failed).then(|| ChannelFault::Unreadable.word());
     let waiting = deliveries::table.find(&attempt.delivery.id).filter(deliveries::due_at.is_not_null());
     diesel::update(waiting).set((deliveries::reason.eq(reason), DeliveryEnd::new(state, now))).execute(db)?;
-    Ok(())
+    if attempt.is_gone() { channels::note_gone(db, attempt.sent_to(), now) } else { Ok(()) }
 }
 
 /// Passes over messages that wait, because nothing goes to their origins for a while: the next steps are due at once. They are

@@ -85,6 +85,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     notices::pass_over(db, &[ended_attempt(key).delivery], ChannelFault::Throttled, now()).unwrap();
     notices::note_channel_failure(db, &key.into(), key, ChannelFault::Gone, now()).unwrap();
     notices::end_alone(db, &ended_attempt(key), now()).unwrap();
+    channels::note_gone(db, (key, key), now()).unwrap();
     notice_messages::end_unreadable(db, &[key.to_owned()], now()).unwrap();
     notice_messages::end_over(db, &[key.to_owned()], now()).unwrap();
     incidents::whole(db, key).unwrap();
