@@ -9,11 +9,7 @@ use crate::{
         sender::Channels,
         user_messages::{self, WarningKind, warning_id},
     },
-    db::{
-        engine::{error::DbError, pool::Db},
-        helper_devices::HelperDevice,
-        new_devices,
-    },
+    db::{engine::error::DbError, helper_devices::HelperDevice, new_devices},
     domain::time::Timestamp,
 };
 
@@ -35,11 +31,7 @@ async fn announce(channels: &Channels, device: &HelperDevice, now: Timestamp) ->
     let (id, user) = (device.id.clone(), &device.user_id);
     let notice = channels.device_notice(warning_id(&format!("paired {id}")), device);
     let sent = user_messages::send(channels, user, None, &notice).await?;
-    let (tried, taken) = (sent.tried(), sent.taken());
+    let (tried, taken, all_failed) = (sent.tried(), sent.taken(), sent.all_failed());
     log::info!(user:%, device:% = id, channels = tried, taken; "a user was notified of a device");
-    let store = move |db: &mut Db| -> Result<(), DbError> {
-        sent.store(db, now)?;
-        new_devices::announce_next(db, &id, sent.all_failed(), now)
-    };
-    channels.pool.write(store).await
+    sent.store(channels, now, move |db| new_devices::announce_next(db, &id, all_failed, now)).await
 }

@@ -40,11 +40,7 @@ async fn warn(channels: &Channels, id: &ChannelId, now: Timestamp) -> Result<(),
     let message = warning_id(&format!("disabled {} {}", channel.id, since.to_wire()));
     let notice = channels.disabled_notice(message, &channel, since);
     let sent = user_messages::send(channels, &user, Some(&id), &notice).await?;
-    let (kind, tried, taken) = (channel.kind.as_str(), sent.tried(), sent.taken());
+    let (kind, tried, taken, all_failed) = (channel.kind.as_str(), sent.tried(), sent.taken(), sent.all_failed());
     log::info!(channel = id.as_str(), kind, channels = tried, taken; "a user was warned of a channel that is switched off");
-    let store = move |db: &mut Db| -> Result<(), DbError> {
-        sent.store(db, now)?;
-        disabled_channels::warn_next(db, &id, since, sent.all_failed(), now)
-    };
-    channels.pool.write(store).await
+    sent.store(channels, now, move |db| disabled_channels::warn_next(db, &id, since, all_failed, now)).await
 }

@@ -12,7 +12,6 @@ use crate::{
     channels::{outcomes, sender::Channels},
     db::{
         channels, deliveries,
-        early_changes::EndedWay,
         emergencies::{self, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
         merged_notices,
@@ -83,13 +82,10 @@ pub async fn store(channels: &Channels, mut stored: impl FnMut(&EndedAttempt, Mo
     Ok(())
 }
 
-/// The database has these outcomes: a channel that is gone is so for all who read it from now on, and for a memory from
-/// before.
+/// The database has these outcomes, and which of their channels are gone.
 pub fn note_gone_stored(channels: &Channels, stored: &[&EndedAttempt]) {
-    for EndedAttempt { channel, .. } in stored.iter().filter(|attempt| attempt.is_gone()) {
-        channels.early_alarms.changes.end(EndedWay::Channel(channel.id()));
-        channels.gone.note_stored(channel);
-    }
+    let gone = stored.iter().filter(|attempt| attempt.is_gone());
+    gone.for_each(|attempt| channels.note_gone_stored(&attempt.channel));
 }
 
 /// Forgets these messages, sent early, which were taken as far as the rows have it. What repeats beside what the rows know of is

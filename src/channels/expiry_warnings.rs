@@ -8,10 +8,7 @@ use crate::{
         sender::Channels,
         user_messages::{self, WarningKind, warning_id},
     },
-    db::{
-        engine::{error::DbError, pool::Db},
-        push_credentials,
-    },
+    db::{engine::error::DbError, push_credentials},
     domain::{
         credential::{next_warning, warning},
         ids::UserId,
@@ -42,9 +39,5 @@ async fn warn(channels: &Channels, of: &(UserId, Timestamp), now: Timestamp) -> 
     log::info!(user:%, event = notice.event.word(), channels = tried, taken; "a user was warned of the end of a registration");
     let next = next_warning(expires_at, now, !sent.all_failed());
     let owner = user.clone();
-    let store = move |db: &mut Db| -> Result<(), DbError> {
-        sent.store(db, now)?;
-        push_credentials::warn_next(db, &owner, expires_at, next)
-    };
-    channels.pool.write(store).await
+    sent.store(channels, now, move |db| push_credentials::warn_next(db, &owner, expires_at, next)).await
 }

@@ -17,8 +17,8 @@ use crate::{
     config::PublicUrls,
     crypto::{ack_link::AckLinks, digest::sha256_hex, random::Random, vapid::VapidKey},
     db::{
-        channels::StoredChannel, count_updates::UPDATED, early_alarms::EarlyAlarms, engine::pool::Pool,
-        helper_devices::HelperDevice, incidents::StoredIncident, notice_messages::SendableMessage,
+        channels::StoredChannel, count_updates::UPDATED, early_alarms::EarlyAlarms, early_changes::EndedWay,
+        engine::pool::Pool, helper_devices::HelperDevice, incidents::StoredIncident, notice_messages::SendableMessage,
         notice_subjects::NoticeSubject, notices::ACKNOWLEDGED,
     },
     domain::{
@@ -165,6 +165,38 @@ impl Channels {
             _ => None,
         };
         self.client.send(lane, id, &target, notice, vapid.as_deref(), self.clock.now()).await
+    }
+
+    /// [`deliver`](Self::deliver), unless the channel has answered that it is gone: only tests are sent to it then.
+    pub async fn deliver_unless_gone(
+        &self,
+        lane: ChannelLane,
+        id: &str,
+        channel: &StoredChannel,
+        notice: &AlarmNotice,
+    ) -> Result<TakenMessage, ChannelFailure> {
+        // A message may be made while another transaction stores that its channel is gone.
+        if self.gone.has(channel) || channel.state().is_ok_and(|state| state == ChannelState::Gone) {
+            return Err(ChannelFault::Gone.into());
+        }
+        let sent = self.deliver(lane, id, channel, notice).await;
+        if matches!(sent, Err(ChannelFailure { fault: ChannelFault::Gone, .. })) {
+            self.gone.note(channel, self.clock.moment());
+        }
+        sent
+    }
+
+    /// The database has that this channel is gone: it is so for all who read it from now on, and for a memory from before.
+    pub fn note_gone_stored(&self, channel: &StoredChannel) {
+        self.early_alarms.changes.end(EndedWay::Channel(channel.id()));
+        self.gone.note_stored(channel);
+    }
+
+    /// The database has what a test of this channel has shown; no fault: the other side took it.
+    pub fn note_tested(&self, channel: &StoredChannel, fault: Option<ChannelFault>) {
+        if fault == Some(ChannelFault::Gone) {
+            self.note_gone_stored(channel);
+        }
     }
 
     /// True for a channel that has a word for an alarm that its user has acknowledged: no phone rings for that.

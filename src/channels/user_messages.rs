@@ -17,7 +17,7 @@ use crate::{
     },
     domain::{
         alarm_notice::AlarmNotice,
-        channel::{ChannelKind, ChannelState},
+        channel::{ChannelFault, ChannelKind, ChannelState},
         channel_lane::ChannelLane,
         ids::{ChannelId, UserId},
         time::Timestamp,
@@ -116,7 +116,7 @@ pub async fn send(
     let usable = known.into_iter().filter(|channel| is_usable(channel) && about != Some(&channel.id()));
     // At once: each that takes nothing would keep the others waiting for seconds.
     let sent = usable.map(|channel| async move {
-        let outcome = channels.deliver(ChannelLane::Unproven, &notice.incident, &channel, notice).await;
+        let outcome = channels.deliver_unless_gone(ChannelLane::Unproven, &notice.incident, &channel, notice).await;
         if let Ok(kind) = channel.kind() {
             match &outcome {
                 Ok(_) => figures::count_accepted(kind, None),
@@ -150,8 +150,28 @@ impl SentMessages {
         self.tried() > 0 && self.taken() == 0
     }
 
-    /// Stores what follows for the channels.
-    pub fn store(&self, db: &mut Db, now: Timestamp) -> Result<(), DbError> {
+    /// Stores what follows for the channels, and `also` in the same transaction.
+    pub async fn store(
+        self,
+        channels: &Channels,
+        now: Timestamp,
+        also: impl FnOnce(&mut Db) -> Result<(), DbError> + Send + 'static,
+    ) -> Result<(), DbError> {
+        let store = move |db: &mut Db| -> Result<Self, DbError> {
+            self.note(db, now)?;
+            also(db)?;
+            Ok(self)
+        };
+        let Self(stored) = channels.pool.write(store).await?;
+        for (channel, outcome) in &stored {
+            if matches!(outcome, Err(ChannelFailure { fault: ChannelFault::Gone, .. })) {
+                channels.note_gone_stored(channel);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, db: &mut Db, now: Timestamp) -> Result<(), DbError> {
         self.0.iter().try_for_each(|(channel, outcome)| match outcome {
             Ok(_) => channels::note_accepted(db, &[(channel.id.as_str(), channel.target_hash.as_str())], now),
             Err(ChannelFailure { fault, .. }) => {

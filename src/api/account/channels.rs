@@ -399,16 +399,16 @@ pub async fn test(
     route_facts::take_limit(&req, &user.id)?;
     let notice = context.services.channels.test_notice();
     let sent = context.services.channels.deliver(ChannelLane::Unproven, &notice.incident, &channel, &notice).await;
-    let now = context.clock.now();
-    let is_noted = sent.clone();
-    let note = move |db: &mut Db| match is_noted {
-        Ok(_) => {
+    let (now, fault) = (context.clock.now(), sent.as_ref().err().map(|failure| failure.fault));
+    let (sender, target) = (context.services.channels.clone(), channel.clone());
+    let note = move |db: &mut Db| match fault {
+        None => {
             channels::note_tested(db, &id, &channel.target_hash, now)?;
             late_notices::open(db, &user.id, now)
         }
-        Err(ChannelFailure { fault, .. }) => notices::note_channel_failure(db, &id, &channel.target_hash, fault, now),
+        Some(fault) => notices::note_channel_failure(db, &id, &channel.target_hash, fault, now),
     };
-    context.pool.write(note).await?;
+    context.pool.write_and_notify(note, move |()| sender.note_tested(&target, fault)).await?;
     let tested = match sent {
         Ok(TakenMessage { status, .. }) => ChannelTest { accepted: true, status, reason: None, advice: None },
         Err(ChannelFailure { fault, status, .. }) => {

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::*;
 use crate::{
-    channels::early,
+    channels::{early, user_messages},
     clients::channels::{ChannelAnswer, ChannelClient},
     clock::Clock,
     config::{Database, PublicUrls},
@@ -517,6 +517,68 @@ async fn end_by_answers(pool: &Pool) {
 #[test]
 fn a_channel_that_is_gone_is_tried_again_neither_before_nor_after_that_is_stored() {
     testing::on_each_database(|pool| actix::System::new().block_on(end_by_answers(pool)));
+}
+
+/// A channel is gone by the time that a message by it is there.
+async fn make_a_message_by_a_channel_that_is_gone(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    receiver.worker.abort();
+    receiver.ring("raid", 0..1);
+    let now = receiver.clock.now();
+    let make = |db: &mut Db| {
+        let made = notice_steps::make_due(db, now, BATCH as i64)?;
+        sql_query("UPDATE channels SET state = 'gone'").execute(db)?;
+        Ok(made.queued)
+    };
+    assert_eq!(pool.write_blocking(make).unwrap(), 1);
+    receiver.worker = actix::spawn(run(receiver.channels.clone()));
+    receiver.all_stored().await;
+    assert!(receiver.received.try_recv().is_err(), "nothing is sent");
+    let reasons: Vec<Option<String>> =
+        pool.read_blocking(|db| Ok(deliveries::table.select(deliveries::reason).load(db)?)).unwrap();
+    assert_eq!(reasons, [Some("gone".to_owned())]);
+}
+
+#[test]
+fn a_message_that_is_made_while_its_channel_ends_is_not_sent() {
+    testing::on_each_database(|pool| actix::System::new().block_on(make_a_message_by_a_channel_that_is_gone(pool)));
+}
+
+/// A channel answers to a warning that it is gone, and another one to a test, and the database has that later.
+async fn end_by_answers_to_others(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[GONE], true);
+    receiver.worker.abort();
+    let channels = receiver.channels.clone();
+    let known = RefCell::new(early::read_all(&channels).await.unwrap());
+    let (user, notice) = (UserId::from("user0"), channels.test_notice());
+    let warn = async || user_messages::send(&channels, &user, None, &notice).await.unwrap();
+    assert!(warn().await.all_failed());
+    let again = warn().await;
+    assert!(again.all_failed(), "the database does not have it yet");
+    again.store(&channels, receiver.clock.now(), |_| Ok(())).await.unwrap();
+    assert_eq!(warn().await.tried(), 0);
+    let of_user = |user: &str| {
+        let user = UserId::from(user);
+        pool.read_blocking(|db| channels::list(db, &user)).unwrap().remove(0)
+    };
+    let (tested, rung) = (of_user("user1"), of_user("user2"));
+    channels.note_tested(&tested, Some(ChannelFault::Gone));
+
+    rename(pool, "channels", "channels_away").await;
+    (0..3).for_each(|number| channels.early_alarms.add(early_alarm("raid", number)));
+    let sender = channels.clone();
+    let sending = actix::spawn(async move { early::send(sender, &known, None).await });
+    receiver.until(GONE, 2).await;
+    sending.abort();
+    rename(pool, "channels_away", "channels").await;
+    let mut expected = [notice.incident.clone(), notices::message_id("raid2", &rung.id(), 0)];
+    expected.sort_unstable();
+    assert_eq!(receiver.seen[GONE].keys().cloned().collect::<Vec<_>>(), expected, "the warning once, and one alarm");
+}
+
+#[test]
+fn a_channel_that_is_gone_by_a_warning_or_test_is_not_tried_again() {
+    testing::on_each_database(|pool| actix::System::new().block_on(end_by_answers_to_others(pool)));
 }
 
 /// Users acknowledge what rang from memory before the database has a message of it.
