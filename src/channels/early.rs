@@ -252,7 +252,7 @@ impl EarlySender {
             let lane = lane(channel);
             if !self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
                 self.waiting.push_back((since, message));
-            } else if !changes.is_ended(server, &notice, &channel.id())
+            } else if !changes.is_ended(server, &notice, (&channel.id(), &channel.target_hash))
                 && self.channels.early.begin_early(delivery, now)
             {
                 self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));

@@ -186,16 +186,25 @@ impl Channels {
         sent
     }
 
-    /// The database has that this channel is gone: it is so for all who read it from now on, and for a memory from before.
+    /// The database has that this channel is gone: it is so for all who read it from now on, and for a memory from before. One
+    /// that has another target meanwhile is not.
     pub fn note_gone_stored(&self, channel: &StoredChannel) {
-        self.early_alarms.changes.end(EndedWay::Channel(channel.id()));
-        self.gone.note_stored(channel);
+        self.early_alarms.changes.end(EndedWay::Target(channel.id(), channel.target_hash.clone()));
+        self.gone.forget(channel);
+    }
+
+    /// The database has that this channel is used, also if it was gone.
+    pub fn note_used_again(&self, channel: &StoredChannel) {
+        self.early_alarms.changes.use_again(channel.id(), &channel.target_hash);
+        self.gone.forget(channel);
     }
 
     /// The database has what a test of this channel has shown; no fault: the other side took it.
     pub fn note_tested(&self, channel: &StoredChannel, fault: Option<ChannelFault>) {
-        if fault == Some(ChannelFault::Gone) {
-            self.note_gone_stored(channel);
+        match fault {
+            None => self.note_used_again(channel),
+            Some(ChannelFault::Gone) => self.note_gone_stored(channel),
+            Some(_) => {}
         }
     }
 

@@ -33,6 +33,8 @@ pub enum EndedWay {
     /// The user was erased.
     User(UserId),
     Channel(ChannelId),
+    /// The channel is gone at this target (its SHA-256), and may have another one since.
+    Target(ChannelId, String),
 }
 
 /// The newest acknowledgements, oldest first.
@@ -110,6 +112,11 @@ impl EarlyChanges {
         self.lock().ended.remove(&EndedWay::Guest(server.clone(), user.clone()));
     }
 
+    /// The channel is used again at this target.
+    pub fn use_again(&self, channel: ChannelId, target: &str) {
+        self.lock().ended.remove(&EndedWay::Target(channel, target.to_owned()));
+    }
+
     /// The user has these rules.
     pub fn set_rules(&self, server: &ServerId, user: &UserId, rules: &AlarmRules) {
         let mut known = self.lock();
@@ -141,11 +148,12 @@ impl EarlyChanges {
         self.lock().has_left(server, user)
     }
 
-    /// True if no message of the notice may be sent by the channel any longer.
-    pub fn is_ended(&self, server: &ServerId, notice: &NoticeKey, channel: &ChannelId) -> bool {
+    /// True if no message of the notice may be sent by the channel to this target (its SHA-256) any longer.
+    pub fn is_ended(&self, server: &ServerId, notice: &NoticeKey, (channel, target): (&ChannelId, &str)) -> bool {
         let known = self.lock();
         known.is_acknowledged(notice)
             || known.ended.contains_key(&EndedWay::Channel(channel.clone()))
+            || known.ended.contains_key(&EndedWay::Target(channel.clone(), target.to_owned()))
             || known.has_left(server, &notice.user)
     }
 
@@ -197,7 +205,8 @@ mod tests {
         let changes = EarlyChanges::default();
         let (server, channel) = (ServerId::from("server"), ChannelId::from("channel"));
         let notice = |user: &str| NoticeKey { incident: "raid".to_owned(), user: user.into() };
-        let are_ended = || ["guest", "gone", "other"].map(|user| changes.is_ended(&server, &notice(user), &channel));
+        let is_ended = |user: &str, to: (&ChannelId, &str)| changes.is_ended(&server, &notice(user), to);
+        let are_ended = || ["guest", "gone", "other"].map(|user| is_ended(user, (&channel, "target")));
         changes.end(EndedWay::Guest(server.clone(), "guest".into()));
         let begun = changes.begin_reading();
         changes.end(EndedWay::User("gone".into()));
@@ -214,8 +223,12 @@ mod tests {
 
         changes.end(EndedWay::Channel(channel.clone()));
         assert_eq!(are_ended(), [true; 3]);
-        assert!(!changes.is_ended(&server, &notice("other"), &"another".into()));
+        assert!(!is_ended("other", (&"another".into(), "target")));
         changes.end_reading(changes.begin_reading());
+        changes.end(EndedWay::Target(channel.clone(), "old".to_owned()));
+        assert_eq!(["old", "target"].map(|target| is_ended("other", (&channel, target))), [true, false]);
+        changes.use_again(channel.clone(), "old");
+        assert!(!is_ended("other", (&channel, "old")));
         changes.end(EndedWay::Guest(server.clone(), "guest".into()));
         changes.admit(&server, &"guest".into());
         changes.acknowledge(notice("other"), at(0));

@@ -463,15 +463,16 @@ pub async fn replace_subscription(
     if known.kind()? != ChannelKind::WebPush {
         return Err(ApiError::Conflict);
     }
-    let channels = &context.services.channels;
-    let target = new.target("", channels.client.allows_private())?;
-    let (channel, now) = (channels.with_target(known, &target), context.clock.now());
+    let sender = context.services.channels.clone();
+    let target = new.target("", sender.client.allows_private())?;
+    let (channel, now) = (sender.with_target(known, &target), context.clock.now());
     let replace = move |db: &mut Db| -> Result<StoredChannel, ApiError> {
         channels::replace_target(db, &channel)?;
         late_notices::open(db, &user.id, now)?;
         channels::find(db, &user.id, &id)?.ok_or(ApiError::NotFound)
     };
-    Ok(HttpResponse::Ok().json(ChannelView::new(context.pool.write(replace).await?)?))
+    let replaced = context.pool.write_and_notify(replace, move |channel| sender.note_used_again(channel)).await?;
+    Ok(HttpResponse::Ok().json(ChannelView::new(replaced)?))
 }
 
 /// The key with which a browser subscribes to pushes of this service.

@@ -21,7 +21,7 @@ use crate::{
     config::{Database, PublicUrls},
     crypto::{ack_link::AckLinks, keys::Key32, random::Random, sealer::Sealer},
     db::{
-        channels,
+        channels::{self, StoredChannel},
         early_alarms::EarlyAlarm,
         early_changes::EndedWay,
         emergencies,
@@ -561,19 +561,25 @@ async fn end_by_answers_to_others(pool: &Pool) {
         let user = UserId::from(user);
         pool.read_blocking(|db| channels::list(db, &user)).unwrap().remove(0)
     };
-    let (tested, rung) = (of_user("user1"), of_user("user2"));
+    let (tested, again) = (of_user("user1"), of_user("user2"));
     channels.note_tested(&tested, Some(ChannelFault::Gone));
+    channels.note_tested(&again, Some(ChannelFault::Gone));
+    channels.note_tested(&again, None);
+    let of_new_target = of_user("user3");
+    channels.note_gone_stored(&StoredChannel { target_hash: "old".to_owned(), ..of_new_target.clone() });
 
     rename(pool, "channels", "channels_away").await;
-    (0..3).for_each(|number| channels.early_alarms.add(early_alarm("raid", number)));
+    (0..4).for_each(|number| channels.early_alarms.add(early_alarm("raid", number)));
     let sender = channels.clone();
     let sending = actix::spawn(async move { early::send(sender, &known, None).await });
-    receiver.until(GONE, 2).await;
+    receiver.until(GONE, 3).await;
     sending.abort();
     rename(pool, "channels_away", "channels").await;
-    let mut expected = [notice.incident.clone(), notices::message_id("raid2", &rung.id(), 0)];
+    let rung = [("raid2", again.id()), ("raid3", of_new_target.id())];
+    let rung = rung.map(|(incident, channel)| notices::message_id(incident, &channel, 0));
+    let mut expected = [&[notice.incident][..], &rung].concat();
     expected.sort_unstable();
-    assert_eq!(receiver.seen[GONE].keys().cloned().collect::<Vec<_>>(), expected, "the warning once, and one alarm");
+    assert_eq!(receiver.seen[GONE].keys().cloned().collect::<Vec<_>>(), expected, "the warning came once");
 }
 
 #[test]
