@@ -89,7 +89,7 @@ async fn remember(channels: &Channels, known: &RefCell<WatchersByServer>) {
         match panics::caught(Part::Channels, "", read_all(channels)).await {
             Some(Ok(watchers)) => {
                 drop(known.replace(watchers));
-                changes.end_reading(begun);
+                changes.end_reading(begun, channels.clock.moment());
             }
             Some(Err(error)) => log_failure("who is reached while the database is stuck is read later", &error),
             None => {}
