@@ -26,7 +26,7 @@ use crate::{
         channel::{ChannelFault, ChannelState, ChannelTarget},
         channel_lane::ChannelLane,
         credential::Warning,
-        ids::UserId,
+        ids::{ChannelId, UserId},
         incident::Incident,
         noticed_event::NoticedEvent,
         time::{Moment, Timestamp},
@@ -184,6 +184,11 @@ impl Channels {
             self.gone.note(channel, self.clock.moment());
         }
         sent
+    }
+
+    /// The database has these channels no longer.
+    pub fn note_deleted(&self, channels: &[ChannelId]) {
+        channels.iter().for_each(|channel| self.early_alarms.changes.end(EndedWay::Channel(channel.clone())));
     }
 
     /// The database has that this channel is gone: it is so for all who read it from now on, and for a memory from before. One

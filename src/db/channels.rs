@@ -81,10 +81,14 @@ pub enum ChannelNotAdded {
 
 /// Adds a channel, unless its user has `most` already, or one with the same target. Of as many, a browser whose
 /// subscription has ended makes room. A browser's subscription that another account has is that account's no more: two
-/// people share the browser.
+/// people share the browser. Returns the channels that end so.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
-pub fn insert(db: &mut Db, channel: &StoredChannel, most: usize) -> Result<Result<(), ChannelNotAdded>, DbError> {
+pub fn insert(
+    db: &mut Db,
+    channel: &StoredChannel,
+    most: usize,
+) -> Result<Result<Vec<ChannelId>, ChannelNotAdded>, DbError> {
     // Locks the user's row: two requests at once could otherwise both see room.
     diesel::update(users::table.find(&channel.user_id)).set(users::id.eq(users::id)).execute(db)?;
     let of_user = channels::table.filter(channels::user_id.eq(&channel.user_id));
@@ -96,11 +100,20 @@ pub fn insert(db: &mut Db, channel: &StoredChannel, most: usize) -> Result<Resul
     if usize::try_from(count).is_ok_and(|count| count >= most) && !delete_gone_browser(db, &channel.user_id)? {
         return Ok(Err(ChannelNotAdded::LimitReached));
     }
-    if channel.kind == ChannelKind::WebPush.word() {
-        diesel::delete(channels::table.filter(channels::target_hash.eq(&channel.target_hash))).execute(db)?;
-    }
+    let is_browser = channel.kind == ChannelKind::WebPush.word();
+    let ended = if is_browser { end_others(db, channel)? } else { Vec::new() };
     diesel::insert_into(channels::table).values(channel).execute(db)?;
-    Ok(Ok(()))
+    Ok(Ok(ended))
+}
+
+/// Deletes the other channels with the target of this one, of any account, and returns them.
+fn end_others(db: &mut Db, channel: &StoredChannel) -> Result<Vec<ChannelId>, DbError> {
+    let others = channels::table.filter(channels::target_hash.eq(&channel.target_hash));
+    let others: Vec<String> = others.filter(channels::id.ne(&channel.id)).select(channels::id).load(db)?;
+    if !others.is_empty() {
+        diesel::delete(channels::table.filter(channels::id.eq_any(&others))).execute(db)?;
+    }
+    Ok(others.into_iter().map(ChannelId::from).collect())
 }
 
 /// Deletes the user's browser whose subscription ended first; false when there is none.
@@ -306,13 +319,12 @@ pub fn note_gone(db: &mut Db, (id, target): (&str, &str), now: Timestamp) -> Res
     Ok(())
 }
 
-/// Gives a browser's channel this target and state. Another channel with this target, of any account, ends: it is the same
-/// browser.
+/// Gives a browser's channel this target and state. Other channels with this target, of any account, end, and are returned: it
+/// is the same browser.
 ///
 /// Call it in a transaction ([`Pool::write`](crate::db::engine::pool::Pool::write)).
-pub fn replace_target(db: &mut Db, channel: &StoredChannel) -> Result<(), DbError> {
-    let others = channels::table.filter(channels::target_hash.eq(&channel.target_hash));
-    diesel::delete(others.filter(channels::id.ne(&channel.id))).execute(db)?;
+pub fn replace_target(db: &mut Db, channel: &StoredChannel) -> Result<Vec<ChannelId>, DbError> {
+    let ended = end_others(db, channel)?;
     let target = (
         channels::host.eq(&channel.host),
         channels::origin.eq(&channel.origin),
@@ -326,7 +338,7 @@ pub fn replace_target(db: &mut Db, channel: &StoredChannel) -> Result<(), DbErro
         channels::warn_at.eq(None::<Timestamp>),
     );
     diesel::update(channels::table.find(&channel.id)).set(target).execute(db)?;
-    Ok(())
+    Ok(ended)
 }
 
 /// Stores another target, sealed, unless the row no longer holds `before`; the answer is false then.

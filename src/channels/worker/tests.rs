@@ -125,8 +125,10 @@ impl Receiver {
                 channels.new_channel(&UserId::from(user.as_str()), (*host).to_owned(), &target)
             });
             let made: Vec<_> = made.collect();
-            pool.write_blocking(|db| made.iter().try_for_each(|row| channels::insert(db, row, 9).map(Result::unwrap)))
-                .unwrap();
+            let add = |db: &mut Db| {
+                made.iter().try_for_each(|row| channels::insert(db, row, 9).map(|added| drop(added.unwrap())))
+            };
+            pool.write_blocking(add).unwrap();
         }
         let worker = actix::spawn(run(channels.clone()));
         Self { clock, channels, received, seen: BTreeMap::new(), answers, takes, worker }
@@ -459,7 +461,7 @@ async fn end_ways_of_memory(pool: &Pool) {
     let changes = &channels.early_alarms.changes;
     changes.end(EndedWay::Guest("user0".into(), "user0".into()));
     changes.end(EndedWay::User("user1".into()));
-    changes.end(EndedWay::Channel(first[0].id()));
+    channels.note_deleted(&[first[0].id()]);
     let off = AlarmRules { enabled: false, ..AlarmRules::default() };
     changes.set_rules(&"user3".into(), &"user3".into(), &off);
     changes.acknowledge(NoticeKey { incident: "raid4".to_owned(), user: "user4".into() }, receiver.clock.moment());

@@ -26,7 +26,7 @@ pub fn channel(id: &str, user: &str, kind: ChannelKind, target: &str) -> StoredC
 }
 
 fn add(pool: &Pool, channel: &StoredChannel) -> Result<(), ChannelNotAdded> {
-    pool.write_blocking(|db| insert(db, channel, 3)).unwrap()
+    pool.write_blocking(|db| insert(db, channel, 3)).unwrap().map(drop)
 }
 
 fn ids(pool: &Pool, user: &str) -> Vec<String> {
@@ -75,6 +75,25 @@ fn a_browser_with_another_subscription_keeps_its_channel() {
         pool.write_blocking(|db| note_accepted(db, &[("a", "1")], later(1))).unwrap();
         let stored = pool.read_blocking(|db| get(db, &"a".into())).unwrap().unwrap();
         assert_eq!(stored, channel("a", "user", phone, "3"));
+    });
+}
+
+#[test]
+fn the_channels_that_end_for_a_browser_are_known() {
+    testing::on_each_database(|pool| {
+        for user in ["user", "other"] {
+            testing::user(pool, user);
+        }
+        let added = |channel: &StoredChannel| pool.write_blocking(|db| insert(db, channel, 3)).unwrap().unwrap();
+        let replaced = |channel: &StoredChannel| pool.write_blocking(|db| replace_target(db, channel)).unwrap();
+        let (hook, phone) = (ChannelKind::Webhook, ChannelKind::WebPush);
+        assert_eq!(added(&channel("a", "user", phone, "1")), []);
+        assert_eq!(added(&channel("b", "user", hook, "2")), []);
+        assert_eq!(added(&channel("c", "other", hook, "2")), [], "two programs may have one URL");
+        assert_eq!(added(&channel("d", "other", phone, "1")), [ChannelId::from("a")]);
+        assert_eq!(added(&channel("e", "user", phone, "3")), []);
+        assert_eq!(replaced(&channel("e", "user", phone, "3")), []);
+        assert_eq!(replaced(&channel("e", "user", phone, "1")), [ChannelId::from("d")]);
     });
 }
 
