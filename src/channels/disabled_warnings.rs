@@ -1,5 +1,5 @@
 //! Says by a user's other channels that one was switched off, because nothing got through for a day. Once; a message may
-//! be sent twice at the end of the process, with the same id.
+//! be sent again an hour after the end of the process, with the same id.
 
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ use crate::{
 pub async fn run(channels: Arc<Channels>) {
     let kind = WarningKind {
         list: disabled_channels::list_to_warn,
+        put_off: disabled_channels::put_off,
         id: |id: &ChannelId| id.as_str(),
         user: |id| id.as_str(),
         unread: "channels that are switched off were not read",

@@ -1,5 +1,5 @@
 //! Warns users by their channels that their registration for the game's pushes ends, or has ended: no alarm reaches them
-//! then. A warning may be sent twice at the end of the process, with the same id.
+//! then. A warning may be sent again a quarter of an hour after the end of the process, with the same id.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use crate::{
 pub async fn run(channels: Arc<Channels>) {
     let kind = WarningKind {
         list: push_credentials::list_to_warn,
+        put_off: |db, (user, ends), now| push_credentials::warn_next(db, user, *ends, next_warning(*ends, now, false)),
         id: |(user, _): &(UserId, Timestamp)| user.as_str(),
         user: |(user, _)| user.as_str(),
         unread: "users to be warned of the end of their registration were not read",

@@ -40,6 +40,8 @@ const ID_DIGITS: usize = 32;
 pub struct WarningKind<D> {
     /// The warnings that are due now, at most so many.
     pub list: fn(&mut Db, Timestamp, i64) -> Result<Vec<D>, DbError>,
+    /// Stores when the warning is due again if no channel takes it.
+    pub put_off: fn(&mut Db, &D, Timestamp) -> Result<(), DbError>,
     /// The id under which a panic is logged.
     pub id: fn(&D) -> &str,
     /// Id of the user, or of what each user has few of.
@@ -50,31 +52,44 @@ pub struct WarningKind<D> {
 }
 
 /// Sends the warnings of this kind when they are due, without end, until it is aborted.
-pub async fn warn_when_due<D: Send + 'static>(
+pub async fn warn_when_due<D: Clone + Send + 'static>(
     channels: Arc<Channels>,
     kind: WarningKind<D>,
     warn: impl AsyncFn(&Channels, &D, Timestamp) -> Result<(), DbError>,
 ) {
-    let WarningKind { list, id, user, unread, unstored } = kind;
-    let (channels, warn) = (&*channels, &warn);
     loop {
         let looked = channels.clock.moment();
-        let now = looked.stamp;
-        match channels.pool.read(move |db| list(db, now, WARNINGS)).await {
-            Ok(due) => {
-                let warned = stream::iter(by_user(due, user)).for_each_concurrent(AT_ONCE, |of_user| async move {
-                    for due in of_user {
-                        let warned = warn(channels, &due, now);
-                        if let Some(Err(error)) = panics::caught(Part::Channels, id(&due), warned).await {
-                            log_failure(unstored, &error);
-                        }
-                    }
-                });
-                warned.await;
-            }
-            Err(error) => log_failure(unread, &error),
-        }
+        warn_due(&channels, &kind, &warn, looked.stamp).await;
         channels.clock.reach(looked + LOOK_EVERY).await;
+    }
+}
+
+/// Sends the warnings of this kind that are due.
+pub(super) async fn warn_due<D: Clone + Send + 'static>(
+    channels: &Channels,
+    kind: &WarningKind<D>,
+    warn: &impl AsyncFn(&Channels, &D, Timestamp) -> Result<(), DbError>,
+    now: Timestamp,
+) {
+    let &WarningKind { list, put_off, id, user, unread, unstored } = kind;
+    match channels.pool.read(move |db| list(db, now, WARNINGS)).await {
+        Ok(due) => {
+            let warned = stream::iter(by_user(due, user)).for_each_concurrent(AT_ONCE, |of_user| async move {
+                for due in of_user {
+                    let warned = async {
+                        // Each look would send it again while the database gives it, and takes nothing.
+                        let later = due.clone();
+                        channels.pool.write(move |db: &mut Db| put_off(db, &later, now)).await?;
+                        warn(channels, &due, now).await
+                    };
+                    if let Some(Err(error)) = panics::caught(Part::Channels, id(&due), warned).await {
+                        log_failure(unstored, &error);
+                    }
+                }
+            });
+            warned.await;
+        }
+        Err(error) => log_failure(unread, &error),
     }
 }
 

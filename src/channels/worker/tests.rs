@@ -15,7 +15,7 @@ use url::Url;
 
 use super::*;
 use crate::{
-    channels::{early, user_messages},
+    channels::{device_news, early, user_messages},
     clients::channels::{ChannelAnswer, ChannelClient},
     clock::Clock,
     config::{Database, PublicUrls},
@@ -26,8 +26,10 @@ use crate::{
         early_changes::EndedWay,
         emergencies,
         engine::{pool::Pool, prelude::*},
+        helper_devices,
         incidents::{self, StoredIncident},
         notices::NoticeDeliveryState,
+        pairing_codes::CodePurpose,
         schema::deliveries,
         testing::{self, FreezingRelay, Postgres, now},
         waiting_notices,
@@ -587,6 +589,45 @@ async fn end_by_answers_to_others(pool: &Pool) {
 #[test]
 fn a_channel_that_is_gone_by_a_warning_or_test_is_not_tried_again() {
     testing::on_each_database(|pool| actix::System::new().block_on(end_by_answers_to_others(pool)));
+}
+
+/// A device is to be announced while the database gives it, and takes nothing about it.
+async fn announce_while_nothing_is_stored(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    receiver.worker.abort();
+    let purpose = CodePurpose { user: "user0".into(), label: None, overlay: None, sections: None };
+    pool.write_blocking(|db| helper_devices::insert(db, &"device".into(), &purpose, "token", now())).unwrap();
+    let alter = |sqlite: &'static str, postgres: &'static str| {
+        let alter = |db: &mut Db| {
+            let alter = match db {
+                Db::Sqlite(_) => sqlite,
+                Db::Pg(_) => postgres,
+            };
+            Ok(sql_query(alter).execute(db)?)
+        };
+        pool.write_blocking(alter).unwrap();
+    };
+    let (channels, kind) = (receiver.channels.clone(), device_news::kind());
+    let at = now() + helper_devices::ANNOUNCED_AFTER;
+    let look = async || user_messages::warn_due(&channels, &kind, &device_news::announce, at).await;
+
+    alter(
+        "CREATE TRIGGER takes_nothing BEFORE UPDATE ON helper_devices BEGIN SELECT RAISE(ABORT, 'not now'); END",
+        "ALTER TABLE helper_devices ADD CONSTRAINT takes_nothing CHECK (seen_at IS NOT NULL) NOT VALID",
+    );
+    look().await;
+    look().await;
+    assert!(receiver.received.try_recv().is_err(), "each look would send it again");
+    alter("DROP TRIGGER takes_nothing", "ALTER TABLE helper_devices DROP CONSTRAINT takes_nothing");
+    look().await;
+    look().await;
+    receiver.until(SECOND, 1).await;
+    assert!(receiver.received.try_recv().is_err(), "it is sent once");
+}
+
+#[test]
+fn a_message_to_a_user_is_not_sent_again_and_again_while_the_database_takes_nothing() {
+    testing::on_each_database(|pool| actix::System::new().block_on(announce_while_nothing_is_stored(pool)));
 }
 
 /// Users acknowledge what rang from memory before the database has a message of it.

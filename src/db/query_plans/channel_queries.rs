@@ -32,6 +32,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     channels::list(db, user).unwrap();
     channels::purge_gone_browsers(db, now()).unwrap();
     disabled_channels::list_to_warn(db, now(), 9).unwrap();
+    disabled_channels::put_off(db, &key.into(), now()).unwrap();
     disabled_channels::warn_next(db, &key.into(), now(), true, now()).unwrap();
     channels::insert(db, &channels::tests::channel("other", user.as_str(), ChannelKind::Ntfy, "other"), 1)
         .unwrap()
