@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chrono::TimeDelta;
 use utoipa::ToSchema;
 
 use crate::{
@@ -45,6 +46,8 @@ words! {
 
 /// In the place of a round: the message that says that the user has acknowledged.
 pub const ACKNOWLEDGED: i32 = -1;
+/// For so long a message that was sent before its row was made waits for its outcome.
+const OUTCOME_WITHIN: TimeDelta = TimeDelta::minutes(1);
 /// Digits of a message's id.
 const ID_DIGITS: usize = 32;
 
@@ -415,9 +418,11 @@ pub fn passed_by_steps(db: &mut Db, sent: &[NoticeDelivery], now: Timestamp) -> 
     Ok(passed.into_iter().filter(|delivery| known.contains(&delivery.channel_id)).cloned().collect())
 }
 
-/// Makes rows for messages that were sent early; their outcomes follow.
+/// Makes rows for messages that were sent early; their outcomes follow. Until then they are not due: the worker may be at another
+/// node, which knows of none.
 pub fn insert_sent(db: &mut Db, sent: &[NoticeDelivery], now: Timestamp) -> Result<(), DbError> {
-    sent.iter().try_for_each(|delivery| NewMessage::queued(delivery, now, true).insert(db).map(drop))
+    let due_at = now + OUTCOME_WITHIN;
+    sent.iter().try_for_each(|delivery| NewMessage::queued(delivery, due_at, true).insert(db).map(drop))
 }
 
 /// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel, unless that is gone: it
