@@ -73,15 +73,8 @@ async fn send(
     lane: ChannelLane,
     message: &SendableMessage,
 ) -> Result<TakenMessage, ChannelFailure> {
-    if channels.gone.has(&message.channel) {
-        return Err(ChannelFault::Gone.into());
-    }
     let notice = channels.words(message);
-    let sent = channels.deliver(lane, &message.delivery.id, &message.channel, &notice).await;
-    if matches!(sent, Err(ChannelFailure { fault: ChannelFault::Gone, .. })) {
-        channels.gone.note(&message.channel, channels.clock.moment());
-    }
-    sent
+    channels.deliver_unless_gone(lane, &message.delivery.id, &message.channel, &notice).await
 }
 
 /// Reports the end of an attempt, and decides when the next one is.

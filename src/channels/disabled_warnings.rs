@@ -1,5 +1,5 @@
 //! Says by a user's other channels that one was switched off, because nothing got through for a day. Once; a message may
-//! be sent twice at the end of the process, with the same id.
+//! be sent again an hour after the end of the process, with the same id.
 
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ use crate::{
 pub async fn run(channels: Arc<Channels>) {
     let kind = WarningKind {
         list: disabled_channels::list_to_warn,
+        put_off: disabled_channels::put_off,
         id: |id: &ChannelId| id.as_str(),
         user: |id| id.as_str(),
         unread: "channels that are switched off were not read",
@@ -40,11 +41,7 @@ async fn warn(channels: &Channels, id: &ChannelId, now: Timestamp) -> Result<(),
     let message = warning_id(&format!("disabled {} {}", channel.id, since.to_wire()));
     let notice = channels.disabled_notice(message, &channel, since);
     let sent = user_messages::send(channels, &user, Some(&id), &notice).await?;
-    let (kind, tried, taken) = (channel.kind.as_str(), sent.tried(), sent.taken());
+    let (kind, tried, taken, all_failed) = (channel.kind.as_str(), sent.tried(), sent.taken(), sent.all_failed());
     log::info!(channel = id.as_str(), kind, channels = tried, taken; "a user was warned of a channel that is switched off");
-    let store = move |db: &mut Db| -> Result<(), DbError> {
-        sent.store(db, now)?;
-        disabled_channels::warn_next(db, &id, since, sent.all_failed(), now)
-    };
-    channels.pool.write(store).await
+    sent.store(channels, now, move |db| disabled_channels::warn_next(db, &id, since, all_failed, now)).await
 }

@@ -89,7 +89,7 @@ async fn remember(channels: &Channels, known: &RefCell<WatchersByServer>) {
         match panics::caught(Part::Channels, "", read_all(channels)).await {
             Some(Ok(watchers)) => {
                 drop(known.replace(watchers));
-                changes.end_reading(begun);
+                changes.end_reading(begun, channels.clock.moment());
             }
             Some(Err(error)) => log_failure("who is reached while the database is stuck is read later", &error),
             None => {}
@@ -252,7 +252,7 @@ impl EarlySender {
             let lane = lane(channel);
             if !self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
                 self.waiting.push_back((since, message));
-            } else if !changes.is_ended(server, &notice, &channel.id())
+            } else if !changes.is_ended(server, &notice, (&channel.id(), &channel.target_hash))
                 && self.channels.early.begin_early(delivery, now)
             {
                 self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));

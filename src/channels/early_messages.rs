@@ -108,7 +108,7 @@ impl EarlyMessages {
     }
 
     /// The rows have the outcomes of these: further attempts are from there.
-    pub fn note_stored(&self, ended: &[EndedAttempt], now: Moment) {
+    pub fn note_stored<'a>(&self, ended: impl IntoIterator<Item = &'a EndedAttempt>, now: Moment) {
         let mut known = self.lock();
         for EndedAttempt { delivery, .. } in ended {
             known.early.remove(&delivery.id);

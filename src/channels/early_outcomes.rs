@@ -12,7 +12,6 @@ use crate::{
     channels::{outcomes, sender::Channels},
     db::{
         channels, deliveries,
-        early_changes::EndedWay,
         emergencies::{self, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
         merged_notices,
@@ -74,22 +73,19 @@ pub async fn store(channels: &Channels, mut stored: impl FnMut(&EndedAttempt, Mo
             continue;
         }
         let now = channels.clock.moment();
-        outcomes::store(&channels.pool, &channels.orphaned, &of_rows, now.stamp).await?;
-        note_gone_stored(channels, &of_rows);
-        of_rows.iter().for_each(|attempt| stored(attempt, now));
-        channels.early.note_stored(&of_rows, now);
+        let kept = outcomes::store(&channels.pool, &channels.orphaned, &of_rows, now.stamp).await?;
+        note_gone_stored(channels, &kept);
+        kept.iter().for_each(|&attempt| stored(attempt, now));
+        channels.early.note_stored(kept, now);
         channels.news.notify_waiters();
     }
     Ok(())
 }
 
-/// The database has these outcomes: a channel that is gone is so for all who read it from now on, and for a memory from
-/// before.
-pub fn note_gone_stored(channels: &Channels, stored: &[EndedAttempt]) {
-    for EndedAttempt { channel, .. } in stored.iter().filter(|attempt| attempt.is_gone()) {
-        channels.early_alarms.changes.end(EndedWay::Channel(channel.id()));
-        channels.gone.note_stored(channel);
-    }
+/// The database has these outcomes, and which of their channels are gone.
+pub fn note_gone_stored(channels: &Channels, stored: &[&EndedAttempt]) {
+    let gone = stored.iter().filter(|attempt| attempt.is_gone());
+    gone.for_each(|attempt| channels.note_gone_stored(&attempt.channel));
 }
 
 /// Forgets these messages, sent early, which were taken as far as the rows have it. What repeats beside what the rows know of is

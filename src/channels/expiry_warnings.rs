@@ -1,5 +1,5 @@
 //! Warns users by their channels that their registration for the game's pushes ends, or has ended: no alarm reaches them
-//! then. A warning may be sent twice at the end of the process, with the same id.
+//! then. A warning may be sent again a quarter of an hour after the end of the process, with the same id.
 
 use std::sync::Arc;
 
@@ -8,10 +8,7 @@ use crate::{
         sender::Channels,
         user_messages::{self, WarningKind, warning_id},
     },
-    db::{
-        engine::{error::DbError, pool::Db},
-        push_credentials,
-    },
+    db::{engine::error::DbError, push_credentials},
     domain::{
         credential::{next_warning, warning},
         ids::UserId,
@@ -23,6 +20,7 @@ use crate::{
 pub async fn run(channels: Arc<Channels>) {
     let kind = WarningKind {
         list: push_credentials::list_to_warn,
+        put_off: |db, (user, ends), now| push_credentials::warn_next(db, user, *ends, next_warning(*ends, now, false)),
         id: |(user, _): &(UserId, Timestamp)| user.as_str(),
         user: |(user, _)| user.as_str(),
         unread: "users to be warned of the end of their registration were not read",
@@ -42,9 +40,5 @@ async fn warn(channels: &Channels, of: &(UserId, Timestamp), now: Timestamp) -> 
     log::info!(user:%, event = notice.event.word(), channels = tried, taken; "a user was warned of the end of a registration");
     let next = next_warning(expires_at, now, !sent.all_failed());
     let owner = user.clone();
-    let store = move |db: &mut Db| -> Result<(), DbError> {
-        sent.store(db, now)?;
-        push_credentials::warn_next(db, &owner, expires_at, next)
-    };
-    channels.pool.write(store).await
+    sent.store(channels, now, move |db| push_credentials::warn_next(db, &owner, expires_at, next)).await
 }

@@ -35,8 +35,8 @@ impl GoneChannels {
         !gone.is_empty() && gone.contains_key(&key(channel))
     }
 
-    /// The database has it.
-    pub fn note_stored(&self, channel: &StoredChannel) {
+    /// The database has it, or the target is used again.
+    pub fn forget(&self, channel: &StoredChannel) {
         self.lock().remove(&key(channel));
     }
 
@@ -69,10 +69,10 @@ mod tests {
         let gone = GoneChannels::default();
         gone.note(&target("old"), at(0));
         assert_eq!([gone.has(&target("old")), gone.has(&target("new"))], [true, false]);
-        gone.note_stored(&target("new"));
+        gone.forget(&target("new"));
         gone.forget_old(at(86_399));
         assert!(gone.has(&target("old")));
-        gone.note_stored(&target("old"));
+        gone.forget(&target("old"));
         assert!(!gone.has(&target("old")));
         gone.note(&target("old"), at(0));
         gone.forget_old(at(86_400));

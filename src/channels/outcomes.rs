@@ -14,33 +14,32 @@ use crate::{
     domain::time::Timestamp,
 };
 
-/// Stores these outcomes; emergencies among them whose rows are gone are `orphaned`. Returns the ids of the channels that are
-/// free again: not those of messages that are still due although they were sent.
-pub async fn store(
+/// Stores these outcomes; emergencies among them whose rows are gone are `orphaned`. Returns those that are stored: the messages
+/// of the others are still due although they were sent.
+pub async fn store<'a>(
     pool: &Pool,
     orphaned: &OrphanedEmergencies,
-    ended: &[EndedAttempt],
+    ended: &'a [EndedAttempt],
     now: Timestamp,
-) -> Result<Vec<String>, DbError> {
-    let channel = |attempt: &EndedAttempt| attempt.delivery.channel_id.clone();
+) -> Result<Vec<&'a EndedAttempt>, DbError> {
     match write(pool, orphaned, ended.to_vec(), now).await {
-        Ok(()) => return Ok(ended.iter().map(channel).collect()),
+        Ok(()) => return Ok(ended.iter().collect()),
         Err(error) if is_of_rows(&error) => {}
         Err(error) => return Err(error),
     }
-    let mut free = Vec::new();
+    let mut kept = Vec::new();
     for attempt in ended {
         let stored = match write(pool, orphaned, vec![attempt.clone()], now).await {
             Err(error) if is_of_rows(&error) => end_alone(pool, attempt, error, now).await,
             stored => stored,
         };
         match stored {
-            Ok(()) => free.push(channel(attempt)),
+            Ok(()) => kept.push(attempt),
             Err(error) if is_of_rows(&error) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(free)
+    Ok(kept)
 }
 
 async fn write(
@@ -118,19 +117,25 @@ mod tests {
         pool.write_blocking(ring).unwrap().sendable.into_iter().map(attempt).collect()
     }
 
+    /// No failure of Bob's channel can be stored from now on.
+    fn spoil_channel_of_bob(pool: &Pool) {
+        let spoil = |db: &mut Db| {
+            let spoil = match db {
+                Db::Sqlite(_) => "UPDATE channels SET failing_since = 'no time' WHERE id = 'bob'",
+                Db::Pg(_) => "ALTER TABLE channels ADD CHECK (id <> 'bob' OR failures = 0)",
+            };
+            Ok(diesel::sql_query(spoil).execute(db)?)
+        };
+        pool.write_blocking(spoil).unwrap();
+    }
+
     #[test]
     fn an_outcome_that_cannot_be_stored_holds_up_no_other_and_its_message_is_not_sent_again() {
         testing::on_each_database(|pool| {
             let ended = failed(pool);
-            let spoil = |db: &mut Db| {
-                let spoil = match db {
-                    Db::Sqlite(_) => "UPDATE channels SET failing_since = 'no time' WHERE id = 'bob'",
-                    Db::Pg(_) => "ALTER TABLE channels ADD CHECK (id <> 'bob' OR failures = 0)",
-                };
-                Ok(diesel::sql_query(spoil).execute(db)?)
-            };
-            pool.write_blocking(spoil).unwrap();
-            let mut free = actix::System::new().block_on(store(pool, &Default::default(), &ended, later(1))).unwrap();
+            spoil_channel_of_bob(pool);
+            let kept = actix::System::new().block_on(store(pool, &Default::default(), &ended, later(1))).unwrap();
+            let mut free: Vec<&str> = kept.iter().map(|attempt| attempt.delivery.channel_id.as_str()).collect();
             free.sort_unstable();
             assert_eq!(free, USERS);
             let states = USERS.map(|user| {
@@ -140,6 +145,20 @@ mod tests {
             });
             let queued = ("queued".to_owned(), 1);
             assert_eq!(states, [queued.clone(), ("failed".to_owned(), 0), queued]);
+        });
+    }
+
+    #[test]
+    fn a_channel_is_gone_also_if_its_outcome_cannot_be_stored() {
+        testing::on_each_database(|pool| {
+            let mut ended = failed(pool);
+            let gone = DeliveryOutcome::Failed { status: Some(410), fault: ChannelFault::Gone, retry_at: None };
+            ended.iter_mut().for_each(|attempt| attempt.outcome = gone.clone());
+            spoil_channel_of_bob(pool);
+            let kept = actix::System::new().block_on(store(pool, &Default::default(), &ended, later(1))).unwrap();
+            let known = pool.read_blocking(|db| channels::get_all(db, &USERS)).unwrap();
+            let states: Vec<&str> = known.iter().map(|channel| channel.state.as_str()).collect();
+            assert_eq!((kept.len(), states), (3, vec!["gone"; 3]));
         });
     }
 

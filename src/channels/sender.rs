@@ -17,8 +17,8 @@ use crate::{
     config::PublicUrls,
     crypto::{ack_link::AckLinks, digest::sha256_hex, random::Random, vapid::VapidKey},
     db::{
-        channels::StoredChannel, count_updates::UPDATED, early_alarms::EarlyAlarms, engine::pool::Pool,
-        helper_devices::HelperDevice, incidents::StoredIncident, notice_messages::SendableMessage,
+        channels::StoredChannel, count_updates::UPDATED, early_alarms::EarlyAlarms, early_changes::EndedWay,
+        engine::pool::Pool, helper_devices::HelperDevice, incidents::StoredIncident, notice_messages::SendableMessage,
         notice_subjects::NoticeSubject, notices::ACKNOWLEDGED,
     },
     domain::{
@@ -26,7 +26,7 @@ use crate::{
         channel::{ChannelFault, ChannelState, ChannelTarget},
         channel_lane::ChannelLane,
         credential::Warning,
-        ids::UserId,
+        ids::{ChannelId, UserId},
         incident::Incident,
         noticed_event::NoticedEvent,
         time::{Moment, Timestamp},
@@ -165,6 +165,52 @@ impl Channels {
             _ => None,
         };
         self.client.send(lane, id, &target, notice, vapid.as_deref(), self.clock.now()).await
+    }
+
+    /// [`deliver`](Self::deliver), unless the channel has answered that it is gone: only tests are sent to it then.
+    pub async fn deliver_unless_gone(
+        &self,
+        lane: ChannelLane,
+        id: &str,
+        channel: &StoredChannel,
+        notice: &AlarmNotice,
+    ) -> Result<TakenMessage, ChannelFailure> {
+        // A message may be made while another transaction stores that its channel is gone.
+        if self.gone.has(channel) || channel.state().is_ok_and(|state| state == ChannelState::Gone) {
+            return Err(ChannelFault::Gone.into());
+        }
+        let sent = self.deliver(lane, id, channel, notice).await;
+        if matches!(sent, Err(ChannelFailure { fault: ChannelFault::Gone, .. })) {
+            self.gone.note(channel, self.clock.moment());
+        }
+        sent
+    }
+
+    /// The database has these channels no longer.
+    pub fn note_deleted(&self, channels: &[ChannelId]) {
+        channels.iter().for_each(|channel| self.early_alarms.changes.end(EndedWay::Channel(channel.clone())));
+    }
+
+    /// The database has that this channel is gone: it is so for all who read it from now on, and for a memory from before. One
+    /// that has another target meanwhile is not.
+    pub fn note_gone_stored(&self, channel: &StoredChannel) {
+        self.early_alarms.changes.end(EndedWay::Target(channel.id(), channel.target_hash.clone()));
+        self.gone.forget(channel);
+    }
+
+    /// The database has that this channel is used, also if it was gone.
+    pub fn note_used_again(&self, channel: &StoredChannel) {
+        self.early_alarms.changes.use_again(channel.id(), &channel.target_hash);
+        self.gone.forget(channel);
+    }
+
+    /// The database has what a test of this channel has shown; no fault: the other side took it.
+    pub fn note_tested(&self, channel: &StoredChannel, fault: Option<ChannelFault>) {
+        match fault {
+            None => self.note_used_again(channel),
+            Some(ChannelFault::Gone) => self.note_gone_stored(channel),
+            Some(_) => {}
+        }
     }
 
     /// True for a channel that has a word for an alarm that its user has acknowledged: no phone rings for that.

@@ -17,7 +17,7 @@ use crate::{
     },
     domain::{
         alarm_notice::AlarmNotice,
-        channel::{ChannelKind, ChannelState},
+        channel::{ChannelFault, ChannelKind, ChannelState},
         channel_lane::ChannelLane,
         ids::{ChannelId, UserId},
         time::Timestamp,
@@ -40,6 +40,8 @@ const ID_DIGITS: usize = 32;
 pub struct WarningKind<D> {
     /// The warnings that are due now, at most so many.
     pub list: fn(&mut Db, Timestamp, i64) -> Result<Vec<D>, DbError>,
+    /// Stores when the warning is due again if no channel takes it.
+    pub put_off: fn(&mut Db, &D, Timestamp) -> Result<(), DbError>,
     /// The id under which a panic is logged.
     pub id: fn(&D) -> &str,
     /// Id of the user, or of what each user has few of.
@@ -50,31 +52,44 @@ pub struct WarningKind<D> {
 }
 
 /// Sends the warnings of this kind when they are due, without end, until it is aborted.
-pub async fn warn_when_due<D: Send + 'static>(
+pub async fn warn_when_due<D: Clone + Send + 'static>(
     channels: Arc<Channels>,
     kind: WarningKind<D>,
     warn: impl AsyncFn(&Channels, &D, Timestamp) -> Result<(), DbError>,
 ) {
-    let WarningKind { list, id, user, unread, unstored } = kind;
-    let (channels, warn) = (&*channels, &warn);
     loop {
         let looked = channels.clock.moment();
-        let now = looked.stamp;
-        match channels.pool.read(move |db| list(db, now, WARNINGS)).await {
-            Ok(due) => {
-                let warned = stream::iter(by_user(due, user)).for_each_concurrent(AT_ONCE, |of_user| async move {
-                    for due in of_user {
-                        let warned = warn(channels, &due, now);
-                        if let Some(Err(error)) = panics::caught(Part::Channels, id(&due), warned).await {
-                            log_failure(unstored, &error);
-                        }
-                    }
-                });
-                warned.await;
-            }
-            Err(error) => log_failure(unread, &error),
-        }
+        warn_due(&channels, &kind, &warn, looked.stamp).await;
         channels.clock.reach(looked + LOOK_EVERY).await;
+    }
+}
+
+/// Sends the warnings of this kind that are due.
+pub(super) async fn warn_due<D: Clone + Send + 'static>(
+    channels: &Channels,
+    kind: &WarningKind<D>,
+    warn: &impl AsyncFn(&Channels, &D, Timestamp) -> Result<(), DbError>,
+    now: Timestamp,
+) {
+    let &WarningKind { list, put_off, id, user, unread, unstored } = kind;
+    match channels.pool.read(move |db| list(db, now, WARNINGS)).await {
+        Ok(due) => {
+            let warned = stream::iter(by_user(due, user)).for_each_concurrent(AT_ONCE, |of_user| async move {
+                for due in of_user {
+                    let warned = async {
+                        // Each look would send it again while the database gives it, and takes nothing.
+                        let later = due.clone();
+                        channels.pool.write(move |db: &mut Db| put_off(db, &later, now)).await?;
+                        warn(channels, &due, now).await
+                    };
+                    if let Some(Err(error)) = panics::caught(Part::Channels, id(&due), warned).await {
+                        log_failure(unstored, &error);
+                    }
+                }
+            });
+            warned.await;
+        }
+        Err(error) => log_failure(unread, &error),
     }
 }
 
@@ -116,7 +131,7 @@ pub async fn send(
     let usable = known.into_iter().filter(|channel| is_usable(channel) && about != Some(&channel.id()));
     // At once: each that takes nothing would keep the others waiting for seconds.
     let sent = usable.map(|channel| async move {
-        let outcome = channels.deliver(ChannelLane::Unproven, &notice.incident, &channel, notice).await;
+        let outcome = channels.deliver_unless_gone(ChannelLane::Unproven, &notice.incident, &channel, notice).await;
         if let Ok(kind) = channel.kind() {
             match &outcome {
                 Ok(_) => figures::count_accepted(kind, None),
@@ -150,8 +165,28 @@ impl SentMessages {
         self.tried() > 0 && self.taken() == 0
     }
 
-    /// Stores what follows for the channels.
-    pub fn store(&self, db: &mut Db, now: Timestamp) -> Result<(), DbError> {
+    /// Stores what follows for the channels, and `also` in the same transaction.
+    pub async fn store(
+        self,
+        channels: &Channels,
+        now: Timestamp,
+        also: impl FnOnce(&mut Db) -> Result<(), DbError> + Send + 'static,
+    ) -> Result<(), DbError> {
+        let store = move |db: &mut Db| -> Result<Self, DbError> {
+            self.note(db, now)?;
+            also(db)?;
+            Ok(self)
+        };
+        let Self(stored) = channels.pool.write(store).await?;
+        for (channel, outcome) in &stored {
+            if matches!(outcome, Err(ChannelFailure { fault: ChannelFault::Gone, .. })) {
+                channels.note_gone_stored(channel);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, db: &mut Db, now: Timestamp) -> Result<(), DbError> {
         self.0.iter().try_for_each(|(channel, outcome)| match outcome {
             Ok(_) => channels::note_accepted(db, &[(channel.id.as_str(), channel.target_hash.as_str())], now),
             Err(ChannelFailure { fault, .. }) => {

@@ -204,10 +204,10 @@ impl Worker {
             let outcomes: Vec<EndedAttempt> = self.ended.iter().take(BATCH).cloned().collect();
             let (count, now) = (outcomes.len(), self.channels.clock.now());
             let (pool, orphaned) = (&self.channels.pool, &self.channels.orphaned);
-            let free = outcomes::store(pool, orphaned, &outcomes, now).await?;
-            early_outcomes::note_gone_stored(&self.channels, &outcomes);
+            let kept = outcomes::store(pool, orphaned, &outcomes, now).await?;
+            early_outcomes::note_gone_stored(&self.channels, &kept);
             self.ended.drain(..count);
-            free.iter().for_each(|channel| self.turns.give_back(channel));
+            kept.iter().for_each(|attempt| self.turns.give_back(&attempt.delivery.channel_id));
             self.channels.news.notify_waiters();
         }
         Ok(())

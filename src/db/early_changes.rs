@@ -17,9 +17,11 @@ use crate::{
     },
 };
 
-/// Changes of a kind that are remembered, of half a minute. Beyond them the memory is as it was read. Of acknowledgements the
+/// Changes of a kind that are remembered, of some minutes. Beyond them the memory is as it was read. Of acknowledgements the
 /// newest are remembered: what they end may still ring.
 const MOST: usize = 20_000;
+/// For so long a message may wait for its turn that was made from an older reading.
+const WAITS: TimeDelta = TimeDelta::minutes(2);
 /// For so long a message may wait that an acknowledgement ends.
 const ACKNOWLEDGED_FOR: TimeDelta = TimeDelta::minutes(5);
 /// For so long an alarm may ring, for whose acknowledgement the database is waited for.
@@ -33,6 +35,17 @@ pub enum EndedWay {
     /// The user was erased.
     User(UserId),
     Channel(ChannelId),
+    /// The channel is gone at this target (its SHA-256), and may have another one since.
+    Target(ChannelId, String),
+}
+
+/// Since when a way has ended.
+#[derive(Clone, Copy, Debug)]
+struct EndedSince {
+    /// Which change it was.
+    change: u64,
+    /// When a reading was over that has it; `None`: none was yet.
+    read_at: Option<Moment>,
 }
 
 /// The newest acknowledgements, oldest first.
@@ -71,8 +84,7 @@ impl Acknowledgements {
 struct KnownChanges {
     /// Changes that were noted.
     count: u64,
-    /// The ways, and which change each was.
-    ended: HashMap<EndedWay, u64>,
+    ended: HashMap<EndedWay, EndedSince>,
     rules: HashMap<(ServerId, UserId), (u64, AlarmRules)>,
     acknowledged: Acknowledgements,
     /// Acknowledgements that the journal had before the database.
@@ -84,9 +96,14 @@ impl KnownChanges {
         self.acknowledged.known.contains(notice) || self.kept.known.contains(notice)
     }
 
-    fn has_left(&self, server: &ServerId, user: &UserId) -> bool {
-        self.ended.contains_key(&EndedWay::User(user.clone()))
-            || self.ended.contains_key(&EndedWay::Guest(server.clone(), user.clone()))
+    /// True if this way has ended, and that is not read yet, or a message may wait that was made before.
+    fn has_ended(&self, way: EndedWay) -> bool {
+        self.ended.contains_key(&way)
+    }
+
+    /// True if this way has ended, and that is not read yet.
+    fn ends_unread(&self, way: EndedWay) -> bool {
+        self.ended.get(&way).is_some_and(|since| since.read_at.is_none())
     }
 }
 
@@ -99,15 +116,20 @@ impl EarlyChanges {
     pub fn end(&self, way: EndedWay) {
         let mut known = self.lock();
         known.count += 1;
-        let count = known.count;
-        if known.ended.len() < MOST {
-            known.ended.insert(way, count);
+        let since = EndedSince { change: known.count, read_at: None };
+        if known.ended.len() < MOST || known.ended.contains_key(&way) {
+            known.ended.insert(way, since);
         }
     }
 
     /// The user may watch the server, maybe again.
     pub fn admit(&self, server: &ServerId, user: &UserId) {
         self.lock().ended.remove(&EndedWay::Guest(server.clone(), user.clone()));
+    }
+
+    /// The channel is used again at this target.
+    pub fn use_again(&self, channel: ChannelId, target: &str) {
+        self.lock().ended.remove(&EndedWay::Target(channel, target.to_owned()));
     }
 
     /// The user has these rules.
@@ -136,17 +158,21 @@ impl EarlyChanges {
         self.lock().is_acknowledged(notice)
     }
 
-    /// True if the user may no longer watch the server.
+    /// True if the user may no longer watch the server, and the newest reading may not have that.
     pub fn has_left(&self, server: &ServerId, user: &UserId) -> bool {
-        self.lock().has_left(server, user)
+        let known = self.lock();
+        known.ends_unread(EndedWay::User(user.clone()))
+            || known.ends_unread(EndedWay::Guest(server.clone(), user.clone()))
     }
 
-    /// True if no message of the notice may be sent by the channel any longer.
-    pub fn is_ended(&self, server: &ServerId, notice: &NoticeKey, channel: &ChannelId) -> bool {
+    /// True if no message of the notice may be sent by the channel to this target (its SHA-256) any longer.
+    pub fn is_ended(&self, server: &ServerId, notice: &NoticeKey, (channel, target): (&ChannelId, &str)) -> bool {
         let known = self.lock();
         known.is_acknowledged(notice)
-            || known.ended.contains_key(&EndedWay::Channel(channel.clone()))
-            || known.has_left(server, &notice.user)
+            || known.has_ended(EndedWay::Channel(channel.clone()))
+            || known.has_ended(EndedWay::Target(channel.clone(), target.to_owned()))
+            || known.has_ended(EndedWay::User(notice.user.clone()))
+            || known.has_ended(EndedWay::Guest(server.clone(), notice.user.clone()))
     }
 
     /// The rules that were set since; `None`: none were.
@@ -164,11 +190,15 @@ impl EarlyChanges {
         self.lock().count
     }
 
-    /// They were read, and are remembered: forgets what changed before.
-    pub fn end_reading(&self, begun: u64) {
+    /// They were read, and are remembered: forgets what changed before. A way that has ended is known for as long as a message
+    /// may wait that was made before.
+    pub fn end_reading(&self, begun: u64, now: Moment) {
         let mut known = self.lock();
-        known.ended.retain(|_, count| *count > begun);
         known.rules.retain(|_, (count, _)| *count > begun);
+        for since in known.ended.values_mut().filter(|since| since.change <= begun) {
+            since.read_at.get_or_insert(now);
+        }
+        known.ended.retain(|_, since| since.read_at.is_none_or(|read_at| now - read_at < WAITS));
     }
 
     /// Forgets acknowledgements for which no message waits any longer.
@@ -197,26 +227,39 @@ mod tests {
         let changes = EarlyChanges::default();
         let (server, channel) = (ServerId::from("server"), ChannelId::from("channel"));
         let notice = |user: &str| NoticeKey { incident: "raid".to_owned(), user: user.into() };
-        let are_ended = || ["guest", "gone", "other"].map(|user| changes.is_ended(&server, &notice(user), &channel));
+        let is_ended = |user: &str, to: (&ChannelId, &str)| changes.is_ended(&server, &notice(user), to);
+        let are_ended = || ["guest", "gone", "other"].map(|user| is_ended(user, (&channel, "target")));
+        let have_left = || ["guest", "gone", "other"].map(|user| changes.has_left(&server, &user.into()));
         changes.end(EndedWay::Guest(server.clone(), "guest".into()));
         let begun = changes.begin_reading();
         changes.end(EndedWay::User("gone".into()));
         changes.end(EndedWay::Guest("another".into(), "other".into()));
         let rules = AlarmRules { rounds: 2, ..AlarmRules::default() };
         changes.set_rules(&server, &"other".into(), &rules);
-        assert_eq!(are_ended(), [true, true, false]);
-        changes.end_reading(begun);
-        assert_eq!(are_ended(), [false, true, false], "what came meanwhile may not have been read");
+        assert_eq!((are_ended(), have_left()), ([true, true, false], [true, true, false]));
+        changes.end_reading(begun, at(0));
+        assert_eq!(have_left(), [false, true, false], "what came meanwhile may not have been read");
         assert_eq!(changes.rules(&server, &"other".into()), Some(rules));
         assert_eq!(changes.rules(&server, &"guest".into()), None);
-        changes.end_reading(changes.begin_reading());
-        assert_eq!((are_ended(), changes.rules(&server, &"other".into())), ([false; 3], None));
+        changes.end_reading(changes.begin_reading(), at(60));
+        assert_eq!((have_left(), changes.rules(&server, &"other".into())), ([false; 3], None));
+        assert_eq!(are_ended(), [true, true, false], "a message may wait that was made before");
+        changes.end_reading(changes.begin_reading(), at(120));
+        assert_eq!(are_ended(), [false, true, false], "a message waits for no longer");
+        changes.end_reading(changes.begin_reading(), at(180));
+        assert_eq!(are_ended(), [false; 3]);
 
         changes.end(EndedWay::Channel(channel.clone()));
         assert_eq!(are_ended(), [true; 3]);
-        assert!(!changes.is_ended(&server, &notice("other"), &"another".into()));
-        changes.end_reading(changes.begin_reading());
+        assert!(!is_ended("other", (&"another".into(), "target")));
+        changes.end_reading(changes.begin_reading(), at(240));
+        changes.end_reading(changes.begin_reading(), at(360));
+        changes.end(EndedWay::Target(channel.clone(), "old".to_owned()));
+        assert_eq!(["old", "target"].map(|target| is_ended("other", (&channel, target))), [true, false]);
+        changes.use_again(channel.clone(), "old");
+        assert!(!is_ended("other", (&channel, "old")));
         changes.end(EndedWay::Guest(server.clone(), "guest".into()));
+        changes.end_reading(changes.begin_reading(), at(360));
         changes.admit(&server, &"guest".into());
         changes.acknowledge(notice("other"), at(0));
         assert_eq!(are_ended(), [false, false, true]);

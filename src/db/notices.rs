@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chrono::TimeDelta;
 use utoipa::ToSchema;
 
 use crate::{
@@ -45,6 +46,8 @@ words! {
 
 /// In the place of a round: the message that says that the user has acknowledged.
 pub const ACKNOWLEDGED: i32 = -1;
+/// For so long a message that was sent before its row was made waits for its outcome.
+const OUTCOME_WITHIN: TimeDelta = TimeDelta::minutes(1);
 /// Digits of a message's id.
 const ID_DIGITS: usize = 32;
 
@@ -415,13 +418,15 @@ pub fn passed_by_steps(db: &mut Db, sent: &[NoticeDelivery], now: Timestamp) -> 
     Ok(passed.into_iter().filter(|delivery| known.contains(&delivery.channel_id)).cloned().collect())
 }
 
-/// Makes rows for messages that were sent early; their outcomes follow.
+/// Makes rows for messages that were sent early; their outcomes follow. Until then they are not due: the worker may be at another
+/// node, which knows of none.
 pub fn insert_sent(db: &mut Db, sent: &[NoticeDelivery], now: Timestamp) -> Result<(), DbError> {
-    sent.iter().try_for_each(|delivery| NewMessage::queued(delivery, now, true).insert(db).map(drop))
+    let due_at = now + OUTCOME_WITHIN;
+    sent.iter().try_for_each(|delivery| NewMessage::queued(delivery, due_at, true).insert(db).map(drop))
 }
 
-/// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel: it would be sent again
-/// otherwise.
+/// Ends the message of an attempt whose outcome cannot be stored, without a word about its channel, unless that is gone: it
+/// would be sent again otherwise.
 pub fn end_alone(db: &mut Db, attempt: &EndedAttempt, now: Timestamp) -> Result<(), DbError> {
     let state = match attempt.outcome {
         DeliveryOutcome::Accepted { .. } => NoticeDeliveryState::Accepted,
@@ -431,7 +436,7 @@ pub fn end_alone(db: &mut Db, attempt: &EndedAttempt, now: Timestamp) -> Result<
     let reason = (state == NoticeDeliveryState::Failed).then(|| ChannelFault::Unreadable.word());
     let waiting = deliveries::table.find(&attempt.delivery.id).filter(deliveries::due_at.is_not_null());
     diesel::update(waiting).set((deliveries::reason.eq(reason), DeliveryEnd::new(state, now))).execute(db)?;
-    Ok(())
+    if attempt.is_gone() { channels::note_gone(db, attempt.sent_to(), now) } else { Ok(()) }
 }
 
 /// Passes over messages that wait, because nothing goes to their origins for a while: the next steps are due at once. They are

@@ -26,7 +26,6 @@ use crate::{
     crypto::{signed_webhook, web_push::BrowserKeys},
     db::{
         channels::{self, ChannelNotAdded, StoredChannel},
-        early_changes::EndedWay,
         emergencies::{self, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
         late_notices, notices,
@@ -315,9 +314,10 @@ pub async fn create(
     let (name, kind) = (new.name.clone(), new.kind);
     let secret = signed_webhook::fresh_secret(&context.random).expose_secret().to_owned();
     let target = new.target(secret.clone(), context.services.channels.client.allows_private())?;
-    let channel = context.services.channels.new_channel(&user.id, name, &target);
-    let answer = move |db: &mut Db| -> Result<(ReplayableAnswer, ()), ApiError> {
-        channels::insert(db, &channel, CHANNELS_PER_USER)?.map_err(|refusal| match refusal {
+    let sender = context.services.channels.clone();
+    let channel = sender.new_channel(&user.id, name, &target);
+    let answer = move |db: &mut Db| -> Result<(ReplayableAnswer, Vec<ChannelId>), ApiError> {
+        let ended = channels::insert(db, &channel, CHANNELS_PER_USER)?.map_err(|refusal| match refusal {
             ChannelNotAdded::Known => ApiError::Exists("You have a channel with this target already.".to_owned()),
             ChannelNotAdded::LimitReached => ApiError::LimitReached(format!(
                 "One user can have {CHANNELS_PER_USER} channels at most. Delete one first."
@@ -327,9 +327,9 @@ pub async fn create(
         let secret = (kind == ChannelKind::Webhook).then_some(secret);
         log::info!(channel = channel.id.as_str(), kind = kind.word(), host = channel.host.as_str(); "a channel was added");
         let made = MadeChannel { view: ChannelView::new(channel)?, secret };
-        Ok((ReplayableAnswer::new(StatusCode::CREATED, &made), ()))
+        Ok((ReplayableAnswer::new(StatusCode::CREATED, &made), ended))
     };
-    once.write(KeyCaller::User(user.id), answer, |()| ()).await
+    once.write(KeyCaller::User(user.id), answer, move |ended| sender.note_deleted(ended)).await
 }
 
 /// Renames a channel.
@@ -370,7 +370,7 @@ pub async fn delete(
     let end = move |(is_found, orphaned): &(bool, Vec<OrphanedEmergency>)| {
         sender.orphaned.add(orphaned.iter().cloned());
         if *is_found {
-            sender.early_alarms.changes.end(EndedWay::Channel(ended));
+            sender.note_deleted(&[ended]);
         }
     };
     let (is_found, _) = context.pool.write_and_notify(delete, end).await?;
@@ -399,16 +399,16 @@ pub async fn test(
     route_facts::take_limit(&req, &user.id)?;
     let notice = context.services.channels.test_notice();
     let sent = context.services.channels.deliver(ChannelLane::Unproven, &notice.incident, &channel, &notice).await;
-    let now = context.clock.now();
-    let is_noted = sent.clone();
-    let note = move |db: &mut Db| match is_noted {
-        Ok(_) => {
+    let (now, fault) = (context.clock.now(), sent.as_ref().err().map(|failure| failure.fault));
+    let (sender, target) = (context.services.channels.clone(), channel.clone());
+    let note = move |db: &mut Db| match fault {
+        None => {
             channels::note_tested(db, &id, &channel.target_hash, now)?;
             late_notices::open(db, &user.id, now)
         }
-        Err(ChannelFailure { fault, .. }) => notices::note_channel_failure(db, &id, &channel.target_hash, fault, now),
+        Some(fault) => notices::note_channel_failure(db, &id, &channel.target_hash, fault, now),
     };
-    context.pool.write(note).await?;
+    context.pool.write_and_notify(note, move |()| sender.note_tested(&target, fault)).await?;
     let tested = match sent {
         Ok(TakenMessage { status, .. }) => ChannelTest { accepted: true, status, reason: None, advice: None },
         Err(ChannelFailure { fault, status, .. }) => {
@@ -463,15 +463,20 @@ pub async fn replace_subscription(
     if known.kind()? != ChannelKind::WebPush {
         return Err(ApiError::Conflict);
     }
-    let channels = &context.services.channels;
-    let target = new.target("", channels.client.allows_private())?;
-    let (channel, now) = (channels.with_target(known, &target), context.clock.now());
-    let replace = move |db: &mut Db| -> Result<StoredChannel, ApiError> {
-        channels::replace_target(db, &channel)?;
+    let sender = context.services.channels.clone();
+    let target = new.target("", sender.client.allows_private())?;
+    let (channel, now) = (sender.with_target(known, &target), context.clock.now());
+    let replace = move |db: &mut Db| -> Result<(StoredChannel, Vec<ChannelId>), ApiError> {
+        let ended = channels::replace_target(db, &channel)?;
         late_notices::open(db, &user.id, now)?;
-        channels::find(db, &user.id, &id)?.ok_or(ApiError::NotFound)
+        Ok((channels::find(db, &user.id, &id)?.ok_or(ApiError::NotFound)?, ended))
     };
-    Ok(HttpResponse::Ok().json(ChannelView::new(context.pool.write(replace).await?)?))
+    let note = move |(replaced, ended): &(StoredChannel, Vec<ChannelId>)| {
+        sender.note_used_again(replaced);
+        sender.note_deleted(ended);
+    };
+    let (replaced, _) = context.pool.write_and_notify(replace, note).await?;
+    Ok(HttpResponse::Ok().json(ChannelView::new(replaced)?))
 }
 
 /// The key with which a browser subscribes to pushes of this service.

@@ -15,19 +15,21 @@ use url::Url;
 
 use super::*;
 use crate::{
-    channels::early,
+    channels::{device_news, early, user_messages},
     clients::channels::{ChannelAnswer, ChannelClient},
     clock::Clock,
     config::{Database, PublicUrls},
     crypto::{ack_link::AckLinks, keys::Key32, random::Random, sealer::Sealer},
     db::{
-        channels,
+        channels::{self, StoredChannel},
         early_alarms::EarlyAlarm,
         early_changes::EndedWay,
         emergencies,
         engine::{pool::Pool, prelude::*},
+        helper_devices,
         incidents::{self, StoredIncident},
         notices::NoticeDeliveryState,
+        pairing_codes::CodePurpose,
         schema::deliveries,
         testing::{self, FreezingRelay, Postgres, now},
         waiting_notices,
@@ -125,8 +127,10 @@ impl Receiver {
                 channels.new_channel(&UserId::from(user.as_str()), (*host).to_owned(), &target)
             });
             let made: Vec<_> = made.collect();
-            pool.write_blocking(|db| made.iter().try_for_each(|row| channels::insert(db, row, 9).map(Result::unwrap)))
-                .unwrap();
+            let add = |db: &mut Db| {
+                made.iter().try_for_each(|row| channels::insert(db, row, 9).map(|added| drop(added.unwrap())))
+            };
+            pool.write_blocking(add).unwrap();
         }
         let worker = actix::spawn(run(channels.clone()));
         Self { clock, channels, received, seen: BTreeMap::new(), answers, takes, worker }
@@ -459,7 +463,7 @@ async fn end_ways_of_memory(pool: &Pool) {
     let changes = &channels.early_alarms.changes;
     changes.end(EndedWay::Guest("user0".into(), "user0".into()));
     changes.end(EndedWay::User("user1".into()));
-    changes.end(EndedWay::Channel(first[0].id()));
+    channels.note_deleted(&[first[0].id()]);
     let off = AlarmRules { enabled: false, ..AlarmRules::default() };
     changes.set_rules(&"user3".into(), &"user3".into(), &off);
     changes.acknowledge(NoticeKey { incident: "raid4".to_owned(), user: "user4".into() }, receiver.clock.moment());
@@ -517,6 +521,113 @@ async fn end_by_answers(pool: &Pool) {
 #[test]
 fn a_channel_that_is_gone_is_tried_again_neither_before_nor_after_that_is_stored() {
     testing::on_each_database(|pool| actix::System::new().block_on(end_by_answers(pool)));
+}
+
+/// A channel is gone by the time that a message by it is there.
+async fn make_a_message_by_a_channel_that_is_gone(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    receiver.worker.abort();
+    receiver.ring("raid", 0..1);
+    let now = receiver.clock.now();
+    let make = |db: &mut Db| {
+        let made = notice_steps::make_due(db, now, BATCH as i64)?;
+        sql_query("UPDATE channels SET state = 'gone'").execute(db)?;
+        Ok(made.queued)
+    };
+    assert_eq!(pool.write_blocking(make).unwrap(), 1);
+    receiver.worker = actix::spawn(run(receiver.channels.clone()));
+    receiver.all_stored().await;
+    assert!(receiver.received.try_recv().is_err(), "nothing is sent");
+    let reasons: Vec<Option<String>> =
+        pool.read_blocking(|db| Ok(deliveries::table.select(deliveries::reason).load(db)?)).unwrap();
+    assert_eq!(reasons, [Some("gone".to_owned())]);
+}
+
+#[test]
+fn a_message_that_is_made_while_its_channel_ends_is_not_sent() {
+    testing::on_each_database(|pool| actix::System::new().block_on(make_a_message_by_a_channel_that_is_gone(pool)));
+}
+
+/// A channel answers to a warning that it is gone, and another one to a test, and the database has that later.
+async fn end_by_answers_to_others(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[GONE], true);
+    receiver.worker.abort();
+    let channels = receiver.channels.clone();
+    let known = RefCell::new(early::read_all(&channels).await.unwrap());
+    let (user, notice) = (UserId::from("user0"), channels.test_notice());
+    let warn = async || user_messages::send(&channels, &user, None, &notice).await.unwrap();
+    assert!(warn().await.all_failed());
+    let again = warn().await;
+    assert!(again.all_failed(), "the database does not have it yet");
+    again.store(&channels, receiver.clock.now(), |_| Ok(())).await.unwrap();
+    assert_eq!(warn().await.tried(), 0);
+    let of_user = |user: &str| {
+        let user = UserId::from(user);
+        pool.read_blocking(|db| channels::list(db, &user)).unwrap().remove(0)
+    };
+    let (tested, again) = (of_user("user1"), of_user("user2"));
+    channels.note_tested(&tested, Some(ChannelFault::Gone));
+    channels.note_tested(&again, Some(ChannelFault::Gone));
+    channels.note_tested(&again, None);
+    let of_new_target = of_user("user3");
+    channels.note_gone_stored(&StoredChannel { target_hash: "old".to_owned(), ..of_new_target.clone() });
+
+    rename(pool, "channels", "channels_away").await;
+    (0..4).for_each(|number| channels.early_alarms.add(early_alarm("raid", number)));
+    let sender = channels.clone();
+    let sending = actix::spawn(async move { early::send(sender, &known, None).await });
+    receiver.until(GONE, 3).await;
+    sending.abort();
+    rename(pool, "channels_away", "channels").await;
+    let rung = [("raid2", again.id()), ("raid3", of_new_target.id())];
+    let rung = rung.map(|(incident, channel)| notices::message_id(incident, &channel, 0));
+    let mut expected = [&[notice.incident][..], &rung].concat();
+    expected.sort_unstable();
+    assert_eq!(receiver.seen[GONE].keys().cloned().collect::<Vec<_>>(), expected, "the warning came once");
+}
+
+#[test]
+fn a_channel_that_is_gone_by_a_warning_or_test_is_not_tried_again() {
+    testing::on_each_database(|pool| actix::System::new().block_on(end_by_answers_to_others(pool)));
+}
+
+/// A device is to be announced while the database gives it, and takes nothing about it.
+async fn announce_while_nothing_is_stored(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    receiver.worker.abort();
+    let purpose = CodePurpose { user: "user0".into(), label: None, overlay: None, sections: None };
+    pool.write_blocking(|db| helper_devices::insert(db, &"device".into(), &purpose, "token", now())).unwrap();
+    let alter = |sqlite: &'static str, postgres: &'static str| {
+        let alter = |db: &mut Db| {
+            let alter = match db {
+                Db::Sqlite(_) => sqlite,
+                Db::Pg(_) => postgres,
+            };
+            Ok(sql_query(alter).execute(db)?)
+        };
+        pool.write_blocking(alter).unwrap();
+    };
+    let (channels, kind) = (receiver.channels.clone(), device_news::kind());
+    let at = now() + helper_devices::ANNOUNCED_AFTER;
+    let look = async || user_messages::warn_due(&channels, &kind, &device_news::announce, at).await;
+
+    alter(
+        "CREATE TRIGGER takes_nothing BEFORE UPDATE ON helper_devices BEGIN SELECT RAISE(ABORT, 'not now'); END",
+        "ALTER TABLE helper_devices ADD CONSTRAINT takes_nothing CHECK (seen_at IS NOT NULL) NOT VALID",
+    );
+    look().await;
+    look().await;
+    assert!(receiver.received.try_recv().is_err(), "each look would send it again");
+    alter("DROP TRIGGER takes_nothing", "ALTER TABLE helper_devices DROP CONSTRAINT takes_nothing");
+    look().await;
+    look().await;
+    receiver.until(SECOND, 1).await;
+    assert!(receiver.received.try_recv().is_err(), "it is sent once");
+}
+
+#[test]
+fn a_message_to_a_user_is_not_sent_again_and_again_while_the_database_takes_nothing() {
+    testing::on_each_database(|pool| actix::System::new().block_on(announce_while_nothing_is_stored(pool)));
 }
 
 /// Users acknowledge what rang from memory before the database has a message of it.

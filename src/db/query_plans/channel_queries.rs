@@ -32,6 +32,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     channels::list(db, user).unwrap();
     channels::purge_gone_browsers(db, now()).unwrap();
     disabled_channels::list_to_warn(db, now(), 9).unwrap();
+    disabled_channels::put_off(db, &key.into(), now()).unwrap();
     disabled_channels::warn_next(db, &key.into(), now(), true, now()).unwrap();
     channels::insert(db, &channels::tests::channel("other", user.as_str(), ChannelKind::Ntfy, "other"), 1)
         .unwrap()
@@ -85,6 +86,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     notices::pass_over(db, &[ended_attempt(key).delivery], ChannelFault::Throttled, now()).unwrap();
     notices::note_channel_failure(db, &key.into(), key, ChannelFault::Gone, now()).unwrap();
     notices::end_alone(db, &ended_attempt(key), now()).unwrap();
+    channels::note_gone(db, (key, key), now()).unwrap();
     notice_messages::end_unreadable(db, &[key.to_owned()], now()).unwrap();
     notice_messages::end_over(db, &[key.to_owned()], now()).unwrap();
     incidents::whole(db, key).unwrap();

@@ -151,3 +151,20 @@ fn rules_that_are_switched_on_ring_while_the_alarm_goes_on() {
         assert_eq!(due_at(pool, "guest"), planned, "a message is on its way");
     });
 }
+
+#[test]
+fn what_was_sent_early_by_rules_from_before_waits_for_its_outcome() {
+    testing::on_each_database(|pool| {
+        let server = furnish(pool);
+        ring(pool, &server, 1);
+        put_rules(pool, &server, "owner", &AlarmRules { enabled: false, ..AlarmRules::default() });
+        assert_eq!(step(pool, later(0)), 1, "the guest's");
+        let early = [NoticeDelivery::untried("incident", &"owner".into(), &"browser".into(), 0, later(0))];
+        let passed = pool.read_blocking(|db| passed_by_steps(db, &early, later(1))).unwrap();
+        assert_eq!(passed, early);
+        pool.write_blocking(|db| insert_sent(db, &passed, later(1))).unwrap();
+        assert_eq!(channels_of(&sent(pool, later(2))), ["hook"], "another node sends it no second time");
+        end(pool, &early[0], &ACCEPTED, later(2));
+        assert_eq!(channels_of(&sent(pool, later(61))), ["hook"]);
+    });
+}
