@@ -75,7 +75,7 @@ impl WriteState {
         let log = self.log.as_ref().err().map(|error| {
             format!(
                 "{error} while it was open: each change is written into the file itself meanwhile; restart the service, see \
-                 docs/operations.md, A log of SQLite that was removed"
+                 docs/alerts.md, A log of SQLite that was removed"
             )
         });
         let ledger = self
