@@ -1,11 +1,15 @@
-//! The documentation names files and paragraphs that exist, and its tables are whole.
+//! The documentation names files and paragraphs that exist and every room of the house, and its tables are whole.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
 
-use super::source::{literals, rust_files};
+use super::{
+    FLOORS,
+    source::{literals, rust_files},
+};
 
 /// Directories of this repository of which the documentation names files.
 const DIRECTORIES: [&str; 6] = [".ci/", "benches/", "deploy/", "migrations/", "src/", "tests/"];
@@ -122,6 +126,16 @@ fn every_paragraph_that_the_service_names_exists() {
     }
     assert!(read > 20, "{read} paragraphs were found");
     assert!(missing.is_empty(), "these do not exist:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn every_room_is_named_in_the_documentation() {
+    let pages: Vec<(PathBuf, String)> = pages(Path::new(env!("CARGO_MANIFEST_DIR"))).collect();
+    let sources = pages.iter().flat_map(|(_, text)| paths(text)).filter_map(|path| path.strip_prefix("src/"));
+    let named: BTreeSet<&str> = sources.filter_map(|path| path.split(['/', '.']).next()).collect();
+    let mut missing = FLOORS.concat();
+    missing.retain(|room| !named.contains(room));
+    assert!(missing.is_empty(), "no page says what these rooms of src are for: {missing:?}");
 }
 
 #[test]
