@@ -142,7 +142,7 @@ pub struct ServiceHealth {
     pub unnamed_proxy: bool,
     /// When a socket last took an alarm.
     pub last_alarm: Option<Timestamp>,
-    /// Of one of several nodes.
+    /// Figures of this node, if there are several.
     pub node: Option<NodeFigures>,
 }
 
