@@ -1,5 +1,6 @@
-//! The database: one file per table, plain functions over a connection and the time. No rules about who may call them
-//! (except [`access`]), no HTTP, no keys: sealed columns are read and written sealed.
+//! The database: a file for each table, plain functions over a connection and the time. No rules about who may call them
+//! (except [`access`]), no HTTP, no keys: sealed columns are read and written sealed. Beside the tables: what is kept in files of
+//! the data directory or in memory, because the database may be away, and looks at the rows of all tables.
 //!
 //! SQLite and PostgreSQL share the schema and the code. Ids and times come from the caller; instants are stored as
 //! UTC with microseconds.

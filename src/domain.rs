@@ -1,7 +1,7 @@
 //! Rules, limits, the live state and the readings of it, without any neighbour.
 //!
-//! Nothing here reads a clock, the environment, randomness, a socket or a database; they come in as arguments.
-//! One thing changes: the catalogue in [`items`], by what admins say.
+//! Nothing here reads a clock, the environment, randomness, a socket or a database; they come in as arguments, and so does
+//! the catalogue of [`items`], which admins edit. Nothing that is kept here ever changes.
 
 pub mod access;
 pub mod alarm_notice;

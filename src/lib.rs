@@ -112,6 +112,24 @@
 //! ([`db::members`], [`db::usage`]) is computed once at a time and kept for seconds ([`api::caches::short_cache`]);
 //! what happened on a day is counted when it is over ([`db::daily_counts`]).
 //!
+//! # The path between nodes
+//! With NATS, several processes serve from one database. Each is a node while it renews its lease
+//! ([`cluster::node_lease`]) in a store outside of the database ([`cluster::lease_store`]), by which each sees which others
+//! live ([`cluster::peers`]). A game server with its links is a part, and so is a push session or a kind of work for all;
+//! where a part belongs follows from the nodes that live ([`cluster::placement`]). [`ownership`] takes the parts of this
+//! node in rows of the database ([`db::held_parts`]). What is written for one, tracking aside, goes through a pool with its
+//! number ([`db::engine::pool::Pool::fenced_by`]): the database refuses it from a node that has lost the part. One that has
+//! lost its lease goes on as another node, which has nothing ([`ownership::nodes`]).
+//!
+//! A socket is open at any node, and the game connection runs at the node that has the game server. There, the other
+//! nodes are one more subscriber, for which each publication is encoded once ([`relay::remote::remote_watchers`]); at the
+//! node of the socket, [`relay::remote::remote_feed`] passes it on to the subscriptions. Commands and questions are
+//! answered by the node that has the server ([`relay::remote::remote_question`]). Messages ([`cluster::node_mail`]) may be
+//! lost: a gap is made up for by a snapshot, an alarm is sent again until it is answered, and a command without an answer
+//! fails. What users did at one node reaches the sockets of the others as rows ([`db::node_news`]). With a game server that
+//! passes from one living node to another goes what is known of it ([`relay::state::handed_state`]). All of these end at
+//! [`relay::hub`], which has a file for each.
+//!
 //! # When a game server dies
 //! The link ends: at once if the connection breaks, after two unanswered requests or 40 s of silence if it just stops.
 //! Its task reports why and when it tries again; the live state keeps what is known, and its `server` says

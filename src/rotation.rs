@@ -119,7 +119,7 @@ pub async fn run(vault: Vault) {
                     rest = rest_after(took).min(EVERY_UNREADABLE);
                 }
             }
-            Err(error) => log_failure("the rotation of keys pauses", &error),
+            Err(error) => log_failure("key rotation failed and is tried again later", &error),
         }
         tokio::time::sleep(rest).await;
     }

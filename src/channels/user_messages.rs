@@ -38,7 +38,7 @@ const ID_DIGITS: usize = 32;
 
 /// A kind of warning that users get by their channels.
 pub struct WarningKind<D> {
-    /// The warnings that are due now, at most so many.
+    /// The warnings that are due now, at most this number of them.
     pub list: fn(&mut Db, Timestamp, i64) -> Result<Vec<D>, DbError>,
     /// Stores when the warning is due again if no channel takes it.
     pub put_off: fn(&mut Db, &D, Timestamp) -> Result<(), DbError>,

@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 
 /// Each setting, and the one without which it is of no use. Those that are refused then are not here.
-const NEEDS: [(&str, &str); 24] = [
+const NEEDS: &[(&str, &str)] = &[
     ("ALLOW_PLAIN_DATABASE", "DATABASE_URL"),
     ("ADMIN_ORIGIN", "ADMIN_PLATFORM_IDS"),
     ("FRESH_SIGN_IN_MINUTES", "ADMIN_PLATFORM_IDS"),

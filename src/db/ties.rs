@@ -28,7 +28,7 @@ struct LoneRow {
 /// Says that the rows of some ties could not be looked at in the time of a query ([`DbError::is_out_of_time`]).
 pub fn left_out(ties: usize) -> String {
     format!(
-        "{ties} pairs of large tables took longer than 5 s to compare and were left out; see docs/operations.md, A database \
+        "{ties} pairs of large tables took longer than 5 s to compare and were left out; see docs/alerts.md, A database \
          that is damaged"
     )
 }

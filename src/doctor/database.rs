@@ -233,11 +233,11 @@ fn unsafe_to_open(path: &Path, fault: &OpenFault) -> Observation {
         match fault {
             OpenFault::Replaced => format!(
                 "another file took the place of {shown} while a companion serves from the one before, which is lost when it \
-                 ends: do not stop it before you have saved that file: docs/operations.md, A database file that was removed"
+                 ends: do not stop it before you have saved that file: docs/alerts.md, A database file that was removed"
             ),
             OpenFault::Unseen(_) => format!(
                 "a companion serves from {shown}, and nothing else can open it safely: {fault}. Restart the service: \
-                 docs/operations.md, A log of SQLite that was removed"
+                 docs/alerts.md, A log of SQLite that was removed"
             ),
         },
     )
@@ -253,7 +253,7 @@ fn missing(path: &Path, data_dir: &Path) -> Observation {
             SUBJECT,
             format!(
                 "{shown} was removed while a companion serves from it: what it stores is lost when it ends. Do not stop \
-                 it before you have saved the file: docs/operations.md, A database file that was removed"
+                 it before you have saved the file: docs/alerts.md, A database file that was removed"
             ),
         );
     }
@@ -285,7 +285,7 @@ fn damage(db: &mut Db) -> Result<Option<String>, DbError> {
 
 /// A finding for each of the first rows that the service cannot read, and one for the rest.
 fn unreadable_rows(pool: &Pool) -> Result<Vec<Observation>, DbError> {
-    const REMEDY: &str = "see docs/operations.md, CompanionRowsUnreadable";
+    const REMEDY: &str = "see docs/alerts.md, CompanionRowsUnreadable";
     let (mut findings, mut count) = (Vec::new(), 0);
     for check in ROW_CHECKS {
         let mut after: Option<String> = None;

@@ -106,7 +106,7 @@ fn kept_alarms(path: &Path) -> Vec<Observation> {
     let refused = journal::refused_bytes(path).unwrap_or_default();
     let refused = (refused > 0).then(|| {
         let text = format!(
-            "{REFUSED} has {refused} bytes of alarms that the database did not take; see docs/operations.md, \
+            "{REFUSED} has {refused} bytes of alarms that the database did not take; see docs/alerts.md, \
              CompanionAlarmsRefused"
         );
         Observation::broken(SUBJECT, text)
@@ -151,7 +151,7 @@ fn data_dir(path: &Path) -> Observation {
             return Observation::broken(
                 SUBJECT,
                 format!(
-                    "{shown} was removed while a companion serves from it; see docs/operations.md, A data directory that was \
+                    "{shown} was removed while a companion serves from it; see docs/alerts.md, A data directory that was \
                      removed"
                 ),
             );
@@ -347,9 +347,9 @@ fn shown_by(status: &Value, address: SocketAddr) -> Vec<Observation> {
         }
         // As in the alert rules: one in five at once is no coincidence.
         for (state, text) in [
-            ("rejected", "are not taken by their game servers: see docs/operations.md, CompanionPairingsRejected"),
-            ("refresh_needed", "are refused by the push service: see docs/operations.md, CompanionCredentialsRefused"),
-            ("waiting", "wait for their turn at their game servers: see docs/operations.md, CompanionLinksWait"),
+            ("rejected", "are not taken by their game servers: see docs/alerts.md, CompanionPairingsRejected"),
+            ("refresh_needed", "are refused by the push service: see docs/alerts.md, CompanionCredentialsRefused"),
+            ("waiting", "wait for their turn at their game servers: see docs/alerts.md, CompanionLinksWait"),
         ] {
             let affected = count(state);
             if affected > all / 5 {

@@ -14,7 +14,7 @@ impl OneAtATime {
         !std::mem::replace(&mut self.is_under_way, true)
     }
 
-    /// It has ended; true if another one is to follow.
+    /// Notes its end; true if another one is to follow.
     pub fn end(&mut self) -> bool {
         self.is_under_way = false;
         std::mem::take(&mut self.is_asked_again)

@@ -84,15 +84,15 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
 fn every_alert_has_a_paragraph_that_says_what_to_do() {
     let text = fs::read_to_string(deployed("prometheus/alerts.yml")).unwrap();
     let document = YamlLoader::load_from_str(&text).unwrap().remove(0);
-    let manual = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md")).unwrap();
-    let headings: Vec<&str> = manual.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let manual = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/alerts.md")).unwrap();
+    let headings: Vec<&str> = manual.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     let rules = document["groups"].as_vec().unwrap().iter().flat_map(|group| group["rules"].as_vec().unwrap());
     let mut names = Vec::new();
     for rule in rules {
         let name = rule["alert"].as_str().unwrap();
         let runbook = rule["annotations"]["runbook"].as_str().unwrap_or_else(|| panic!("{name} has no runbook"));
-        assert_eq!(runbook, format!("docs/operations.md#{}", name.to_lowercase()));
-        assert!(headings.contains(&name), "docs/operations.md has no paragraph {name}");
+        assert_eq!(runbook, format!("docs/alerts.md#{}", name.to_lowercase()));
+        assert!(headings.contains(&name), "docs/alerts.md has no paragraph {name}");
         names.push(name.to_owned());
     }
     for heading in headings.iter().filter(|heading| heading.starts_with("Companion")) {

@@ -101,7 +101,7 @@ impl Judge {
         }
     }
 
-    /// A client received something of this server: what it had to hear of before, it has heard of.
+    /// A client received something of this server: by then it has heard of all gaps that were due.
     pub fn check_gaps_heard(&mut self, dashboard: &Dashboard, server: &str) {
         let Some(wire) = dashboard.open_wire() else { return };
         let is_of = |(number, of, _): &(usize, String, Timestamp)| (*number, of.as_str()) == (dashboard.number, server);

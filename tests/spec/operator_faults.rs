@@ -182,7 +182,7 @@ async fn a_data_directory_that_is_removed_is_said_and_so_is_a_database_that_is_n
         // Probes have a budget.
         sleep(Duration::from_millis(20)).await;
     }
-    served.line("data was removed while the service runs; see docs/operations.md");
+    served.line("data was removed while the service runs; see docs/alerts.md");
     for subject in ["data dir", "database"] {
         let said = doctor(directory.path(), subject).await;
         assert!(said.starts_with("FAIL") && said.contains("was removed while a companion serves from it"), "{said}");
@@ -256,7 +256,7 @@ async fn an_old_backup_and_a_directory_that_takes_no_images_are_warnings() {
     let app = TestApp::start_in(directory.clone(), url, &[]).await;
     let ready = app.browser().get_until("/ready", |ready| ready["warnings"][1]["path"] == "images").await;
     let messages = [0, 1].map(|index| ready["warnings"][index]["message"].as_str().unwrap());
-    assert_eq!(messages[0], "the last is 28 h old; see docs/operations.md, CompanionBackupOld");
+    assert_eq!(messages[0], "the last is 28 h old; see docs/alerts.md, CompanionBackupOld");
     assert!(messages[1].contains("images/images, which is no directory"), "{messages:?}");
     // Other tests of this process set the same one.
     while !app.browser().get("/metrics").await.text().contains("companion_warning{part=\"images\"} 1\n") {

@@ -75,7 +75,7 @@ impl WriteState {
         let log = self.log.as_ref().err().map(|error| {
             format!(
                 "{error} while it was open: each change is written into the file itself meanwhile; restart the service, see \
-                 docs/operations.md, A log of SQLite that was removed"
+                 docs/alerts.md, A log of SQLite that was removed"
             )
         });
         let ledger = self
@@ -142,7 +142,7 @@ pub struct ServiceHealth {
     pub unnamed_proxy: bool,
     /// When a socket last took an alarm.
     pub last_alarm: Option<Timestamp>,
-    /// Of one of several nodes.
+    /// Figures of this node, if there are several.
     pub node: Option<NodeFigures>,
 }
 

@@ -20,7 +20,7 @@ pub enum DbError {
     #[error("the database is not available: {0}")]
     Unavailable(String),
     /// Parts of it cannot be read or written until it is repaired; others may still work.
-    #[error("the database is damaged: {0}; restore a backup, see docs/operations.md")]
+    #[error("the database is damaged: {0}; restore a backup, see docs/alerts.md, A database that is damaged")]
     Damaged(String),
     #[error("the database refused a query: {0}")]
     Query(String),

@@ -118,13 +118,12 @@ pub fn rust_files(directory: &Path) -> Vec<PathBuf> {
     files(directory, &["rs"])
 }
 
-/// Files below the directory with one of these extensions, without those of others.
+/// Files below the directory with one of these extensions, of which `""` is none, without those of others.
 pub fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let own = entries.filter(|path| !path.ends_with("node_modules"));
     let files = own.flat_map(|path| if path.is_dir() { files(&path, extensions) } else { vec![path] });
-    let is_wanted =
-        |path: &PathBuf| extensions.iter().any(|wanted| path.extension().is_some_and(|found| found == *wanted));
+    let is_wanted = |path: &PathBuf| extensions.iter().any(|wanted| path.extension().unwrap_or_default() == *wanted);
     files.filter(is_wanted).collect()
 }
 

@@ -40,7 +40,7 @@ const WATCHED_EVERY: Duration = Duration::from_secs(30);
 fn is_there(data_dir: &Path) -> Result<(), String> {
     data_dir.is_dir().then_some(()).ok_or_else(|| {
         format!(
-            "{} was removed while the service runs; see docs/operations.md, A data directory that was removed",
+            "{} was removed while the service runs; see docs/alerts.md, A data directory that was removed",
             data_dir.display()
         )
     })

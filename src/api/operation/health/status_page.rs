@@ -58,7 +58,7 @@ pub struct ServiceState {
     /// Number of push sessions in each state; absent while they do not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     push: Option<BTreeMap<&'static str, usize>>,
-    /// Of several nodes: how many live, and the game servers, push sessions and kinds of work for all that this one has; all 0
+    /// With several nodes: how many live, and the game servers, push sessions and kinds of work for all that this one has; all 0
     /// while it has no lease. Absent where one process serves alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<BTreeMap<&'static str, usize>>,

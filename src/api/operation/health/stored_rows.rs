@@ -40,8 +40,7 @@ impl ApiContext {
                     self.count_unreadable(found.len());
                     self.report_damage(damage);
                     let news = found.iter().filter(|row| !known.contains(*row));
-                    news.take(NAMED)
-                        .for_each(|row| log::error!("{row}; see docs/operations.md, CompanionRowsUnreadable"));
+                    news.take(NAMED).for_each(|row| log::error!("{row}; see docs/alerts.md, CompanionRowsUnreadable"));
                     known = found;
                     if left_out > 0 && known_left_out == 0 {
                         log::warn!("{}", ties::left_out(left_out));

@@ -87,7 +87,7 @@ impl ApiContext {
         let (open, clients) = self.limits.connections.load();
         let connections = is_almost_full(open, clients).then(|| {
             format!(
-                "{open} of {clients} are open, and further clients are refused when all are; see docs/operations.md, \
+                "{open} of {clients} are open, and further clients are refused when all are; see docs/alerts.md, \
                  CompanionAlmostFull"
             )
         });
@@ -103,7 +103,7 @@ impl ApiContext {
         });
         let is_no_node = self.health.ownership.as_ref().is_some_and(|ownership| !ownership.figures().holds);
         let node = is_no_node.then(|| {
-            "this process has no lease in NATS, and so no links and push sessions; see docs/operations.md, \
+            "this process has no lease in NATS, and so no links and push sessions; see docs/alerts.md, \
              CompanionNodeWithoutLease"
                 .to_owned()
         });
@@ -138,7 +138,7 @@ fn of_push(push: &PushCounts) -> Vec<PartWarning> {
     let unreadable = count_in(push, "unreadable");
     let unreadable = (unreadable > 0).then(|| {
         let message = format!(
-            "{unreadable} cannot be read, and their users get no pushed alarms; see docs/operations.md, \
+            "{unreadable} cannot be read, and their users get no pushed alarms; see docs/alerts.md, \
              CompanionCredentialsUnreadable"
         );
         ("pushCredentials", message)
@@ -152,7 +152,7 @@ fn of_machine(images: &ImageStore, data_dir: &Path, now: Timestamp) -> Vec<PartW
         Ok(noted) => noted
             .map(|at| now - at)
             .filter(|age| *age > last_backup::LONGEST_AGE)
-            .map(|age| format!("the last is {} h old; see docs/operations.md, CompanionBackupOld", age.num_hours())),
+            .map(|age| format!("the last is {} h old; see docs/alerts.md, CompanionBackupOld", age.num_hours())),
         Err(error) => Some(format!("when the last one was is not known: {error}")),
     };
     let backup = backup.map(|message| ("backup", message));

@@ -402,7 +402,7 @@ async fn an_alarm_that_joins_the_incident_of_a_repeat_takes_the_value_of_its_dev
         world.ledger.write_repeats(value(false));
         world.ledger.idle().await;
         DISK.set(disk);
-        // It goes off again within the second, and the push of that comes.
+        // The alarm goes off again within the second, and the push of that comes.
         world.ledger.write_repeats(LedgerWrite { values: value(true).values, ..incident_write("a", 2) });
         world.ledger.write(incident_write("a", 2)).await;
 

@@ -1,4 +1,4 @@
-//! A player for whom the link of a mate reads, and who loses the seat at it.
+//! The link of a mate reads for a player, who loses the seat at it.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
