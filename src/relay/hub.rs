@@ -40,8 +40,9 @@ use crate::{
             team_hosts::TeamHosts,
         },
         hub::{
-            other_nodes::OtherNodes, owned_servers::OwnedServers, presence::Presence, recent_changes::RecentChanges,
-            remote_servers::RemoteServers,
+            nodes::{other_nodes::OtherNodes, owned_servers::OwnedServers, remote_servers::RemoteServers},
+            presence::Presence,
+            recent_changes::RecentChanges,
         },
         shared::context::RelayContext,
         wire::{close::Reason, publication::AllowedUsers, send_counts::ThreadCounts},
@@ -64,8 +65,8 @@ pub use crate::relay::{
         players::{PLAYERS_AT_ONCE, PlayerSeen, PlayersSeen},
     },
     hub::link_counts::{CountLinks, LinkCounts},
+    hub::nodes::push_session_reads::{PushSessionsAt, ReadPushSession},
     hub::pairing_news::PairingNews,
-    hub::push_session_reads::{PushSessionsAt, ReadPushSession},
     hub::to_connection::ToConnection,
     market::shop_watcher::ShopWatchesChanged,
     shared::chat_texts::ChatTexts,
@@ -406,28 +407,18 @@ mod connection_events;
 mod counting;
 mod ending;
 mod finding;
-mod handed_servers;
-mod handing_over;
 pub mod link_counts;
 mod link_statuses;
+mod nodes;
 mod online;
-mod other_nodes;
-mod owned_servers;
 mod pairing;
 mod pairing_news;
 mod passing_on;
 mod players;
 pub mod presence;
-pub mod push_session_reads;
-mod push_sessions;
 pub mod recent_changes;
-mod remote_commands;
-mod remote_servers;
 mod reported_changes;
-mod sharing_news;
-mod taking_parts;
 #[cfg(test)]
 mod tests;
 mod to_connection;
 mod watching;
-mod watching_remotely;

@@ -6,7 +6,7 @@ use actix::prelude::*;
 use futures_util::{StreamExt as _, future::join_all, stream};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Drain, EndLinks, Hub, Reason, SocketOrder, StopConnection, handing_over::SENT_WITHIN};
+use super::{Drain, EndLinks, Hub, Reason, SocketOrder, StopConnection, nodes::handing_over::SENT_WITHIN};
 
 /// Longest time between two closes: the clients come back one after the other, too, and not all at once.
 const APART: Duration = Duration::from_millis(10);

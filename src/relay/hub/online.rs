@@ -9,7 +9,7 @@ use actix::prelude::*;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
-use super::{Hub, OnlineUsers, remote_commands::READ_WITHIN};
+use super::{Hub, OnlineUsers, nodes::remote_commands::READ_WITHIN};
 use crate::{
     domain::ids::{ServerId, UserId},
     relay::remote::{

@@ -4,7 +4,7 @@ use actix::{fut::ready, prelude::*};
 
 use super::{
     BudgetExhausted, Hub,
-    remote_commands::RemoteCommand,
+    nodes::remote_commands::RemoteCommand,
     to_connection::{ForNodes, ForOtherNodes, NotPermitted, ToConnection},
 };
 use crate::{

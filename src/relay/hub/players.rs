@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use actix::prelude::*;
 
-use super::{Hub, PlayerSeen, PlayersSeen, remote_commands::READ_WITHIN};
+use super::{Hub, PlayerSeen, PlayersSeen, nodes::remote_commands::READ_WITHIN};
 use crate::{
     domain::ids::{PartId, ServerId},
     relay::remote::remote_question::{RemotePlayer, RemoteQuestion},

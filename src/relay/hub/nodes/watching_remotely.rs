@@ -6,7 +6,8 @@ use actix::{fut::ready, prelude::*};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::{Hub, finding::FindAnswer, handed_servers::HandedRight, remote_servers::KnownFeed};
+use super::super::{Hub, finding::FindAnswer};
+use super::{handed_servers::HandedRight, remote_servers::KnownFeed};
 use crate::{
     cluster::node_mail::count_lost,
     db::held_parts::{self, PartHolder},
@@ -113,7 +114,12 @@ impl Hub {
     }
 
     /// Finds the node that has this server, and the feed from there.
-    pub(super) fn find_elsewhere(&mut self, server: ServerId, allowed: AllowedUsers, is_of_now: bool) -> FindAnswer {
+    pub(in super::super) fn find_elsewhere(
+        &mut self,
+        server: ServerId,
+        allowed: AllowedUsers,
+        is_of_now: bool,
+    ) -> FindAnswer {
         if let Some(known) = self.remote.as_mut().and_then(|remote| remote.feed(&server)) {
             known.allowed = allowed.clone();
             let feed = known.feed.clone().into();
@@ -165,7 +171,7 @@ impl Hub {
     }
 
     /// From now on only these may watch this server of another node.
-    pub(super) fn set_remote_watchers(&mut self, server: &ServerId, allowed: &AllowedUsers) {
+    pub(in super::super) fn set_remote_watchers(&mut self, server: &ServerId, allowed: &AllowedUsers) {
         if let Some(known) = self.remote.as_mut().and_then(|remote| remote.feed(server)) {
             known.allowed = allowed.clone();
             known.feed.do_send(SetWatchers(allowed.clone()));

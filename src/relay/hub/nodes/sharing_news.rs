@@ -8,7 +8,7 @@ use actix::prelude::*;
 use chrono::TimeDelta;
 use tokio::time::Instant;
 
-use super::{Hub, ServerPaired, ServerRemoved};
+use super::super::{Hub, ServerPaired, ServerRemoved};
 use crate::{
     db::{
         engine::error::DbError,
@@ -35,7 +35,7 @@ const KEPT: TimeDelta = TimeDelta::minutes(5);
 
 impl Hub {
     /// Stores news for other nodes, if there are any.
-    pub(super) fn share(&mut self, news: NodeNews, ctx: &mut Context<Self>) {
+    pub(in super::super) fn share(&mut self, news: NodeNews, ctx: &mut Context<Self>) {
         let Some(others) = &mut self.others else { return };
         let id = self.context.random.id(self.context.clock.now());
         if !others.keep(id, news) {

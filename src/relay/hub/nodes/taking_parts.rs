@@ -9,9 +9,8 @@ use actix::prelude::*;
 use chrono::TimeDelta;
 use tokio::time::Instant;
 
-use super::{
-    Hub, RetryLink, handing_over::SENT_WITHIN, online, owned_servers::PlaceChanges, sharing_news, watching_remotely,
-};
+use super::super::{Hub, RetryLink, online};
+use super::{handing_over::SENT_WITHIN, owned_servers::PlaceChanges, sharing_news, watching_remotely};
 use crate::{
     config::GameLinkPolicy,
     db::{
@@ -44,7 +43,7 @@ const ALARMS_AT_ONCE: i64 = 1_000;
 impl Hub {
     /// The context of a game connection of this server, and the right by which it writes; `None`: another node has the
     /// server, or none has.
-    pub(super) fn context_of(&mut self, server: &ServerId) -> Option<(Arc<RelayContext>, Option<Fence>)> {
+    pub(in super::super) fn context_of(&mut self, server: &ServerId) -> Option<(Arc<RelayContext>, Option<Fence>)> {
         let Some(owned) = &mut self.owned else { return Some((self.context.clone(), None)) };
         let fence = owned.fence(server)?;
         let right = Fence::clone(&fence);
@@ -52,7 +51,7 @@ impl Hub {
     }
 
     /// Opens and ends game connections from now on, as parts come and go.
-    pub(super) fn follow_parts(&mut self, ctx: &mut Context<Self>) {
+    pub(in super::super) fn follow_parts(&mut self, ctx: &mut Context<Self>) {
         let Some(owned) = &self.owned else { return };
         self.await_parts(owned.ownership.clone(), ctx);
         self.read_places(ctx);
@@ -107,7 +106,7 @@ impl Hub {
     }
 
     /// Reads the places of servers; one read at a time.
-    pub(super) fn read_places(&mut self, ctx: &mut Context<Self>) {
+    pub(in super::super) fn read_places(&mut self, ctx: &mut Context<Self>) {
         if let Some(remote) = &mut self.remote {
             remote.handed.forget_old(Instant::now());
         }

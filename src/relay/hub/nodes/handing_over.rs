@@ -22,7 +22,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Hub, LiveConnection, handed_servers::HandedRight};
+use super::super::{Hub, LiveConnection};
+use super::handed_servers::HandedRight;
 use crate::{
     cluster::node_mail::count_lost,
     domain::ids::ServerId,
@@ -33,11 +34,11 @@ use crate::{
 };
 
 /// Time in which a memory has to find room. A drain gives links no more.
-pub(super) const SENT_WITHIN: Duration = Duration::from_secs(2);
+pub(in super::super) const SENT_WITHIN: Duration = Duration::from_secs(2);
 
 impl Hub {
     /// Ends the game connection of a server, and sends its memory, by then, to the node that is to have the server next.
-    pub(super) fn hand_over(
+    pub(in super::super) fn hand_over(
         &self,
         server: ServerId,
         known: &LiveConnection,
