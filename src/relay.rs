@@ -19,12 +19,12 @@
 //!   alarms                pushed ones that no game connection took, drills, acknowledgements
 //!   players               tracked ones that come and go
 //!   pairing               news of helper devices to a user's browsers
-//!   pairing_news          pure: that news
+//!     pairing_news        pure: that news
 //!   passing_on            messages from the API to game connections
 //!   to_connection         and how they get there
 //!   connection_events     a link's status, a panic
 //!   counting              asks all links how they are
-//!   link_counts           pure: the sums, for operators
+//!     link_counts         pure: the sums, for operators
 //!   ending                sockets first, links when they are gone
 //!   nodes                 on a node of several
 //!     owned_servers       the servers of this node

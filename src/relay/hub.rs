@@ -64,9 +64,9 @@ pub use crate::relay::{
         link_budget::BudgetExhausted,
         players::{PLAYERS_AT_ONCE, PlayerSeen, PlayersSeen},
     },
-    hub::link_counts::{CountLinks, LinkCounts},
+    hub::counting::link_counts::{CountLinks, LinkCounts},
     hub::nodes::push_session_reads::{PushSessionsAt, ReadPushSession},
-    hub::pairing_news::PairingNews,
+    hub::pairing::pairing_news::PairingNews,
     hub::to_connection::ToConnection,
     market::shop_watcher::ShopWatchesChanged,
     shared::chat_texts::ChatTexts,
@@ -407,12 +407,10 @@ mod connection_events;
 mod counting;
 mod ending;
 mod finding;
-pub mod link_counts;
 mod link_statuses;
 mod nodes;
 mod online;
 mod pairing;
-mod pairing_news;
 mod passing_on;
 mod players;
 pub mod presence;
