@@ -26,7 +26,7 @@
 //!   counting              asks all links how they are
 //!     link_counts         pure: the sums, for operators
 //!   ending                sockets first, links when they are gone
-//!   nodes                 on a node of several
+//!   nodes                 what there is on a node of several only
 //!     owned_servers       the servers of this node
 //!     taking_parts        and their game connections, as they come and go
 //!     handing_over        from node to node, with what is known of them

@@ -16,7 +16,6 @@ use actix::{WeakRecipient, prelude::*};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
-    cluster::node_mail::NodeMail,
     config::GameLinkPolicy,
     db::{access, engine::error::DbError, paired_servers, start_reads::read_until_answered},
     domain::{
@@ -27,8 +26,6 @@ use crate::{
         sections::Sections,
         server_state::ConnectionState,
     },
-    net::shared_guesses::SharedGuesses,
-    ownership::Ownership,
     relay::{
         client::admission::{SocketEvent, SocketOrder},
         game::{
@@ -39,11 +36,7 @@ use crate::{
             pool::link_slots::LinkSlots,
             team_hosts::TeamHosts,
         },
-        hub::{
-            nodes::{other_nodes::OtherNodes, owned_servers::OwnedServers, remote_servers::RemoteServers},
-            presence::Presence,
-            recent_changes::RecentChanges,
-        },
+        hub::{nodes::SeveralNodes, presence::Presence, recent_changes::RecentChanges},
         shared::context::RelayContext,
         wire::{close::Reason, publication::AllowedUsers, send_counts::ThreadCounts},
     },
@@ -65,6 +58,7 @@ pub use crate::relay::{
         players::{PLAYERS_AT_ONCE, PlayerSeen, PlayersSeen},
     },
     hub::counting::link_counts::{CountLinks, LinkCounts},
+    hub::nodes::HubNode,
     hub::nodes::push_session_reads::{PushSessionsAt, ReadPushSession},
     hub::pairing::pairing_news::PairingNews,
     hub::to_connection::ToConnection,
@@ -173,14 +167,6 @@ pub struct RelayHealth {
     pub draining: AtomicBool,
 }
 
-/// Equipment of the hub of one node of several.
-pub struct HubNode {
-    pub ownership: Ownership,
-    pub mail: NodeMail,
-    /// Wrong guesses of clients, here and at other nodes.
-    pub guesses: Arc<SharedGuesses>,
-}
-
 /// See the module.
 pub struct Hub {
     context: Arc<RelayContext>,
@@ -190,13 +176,7 @@ pub struct Hub {
     /// Turns of all links.
     slots: Arc<LinkSlots>,
     /// `None`: this process is the only one that serves, and has all servers.
-    owned: Option<OwnedServers>,
-    /// Likewise: there are no other nodes.
-    others: Option<OtherNodes>,
-    /// Likewise.
-    remote: Option<RemoteServers>,
-    /// Likewise.
-    guesses: Option<Arc<SharedGuesses>>,
+    nodes: Option<SeveralNodes>,
     /// Threads on which game connections live.
     arbiters: Vec<ArbiterHandle>,
     connections: HashMap<ServerId, LiveConnection>,
@@ -255,24 +235,13 @@ impl Hub {
         node: Option<HubNode>,
     ) -> Self {
         let game = &context.game;
-        let others = node.as_ref().map(|node| OtherNodes::new(node.ownership.process().to_owned()));
-        let (owned, remote, guesses) = match node {
-            Some(HubNode { ownership, mail, guesses }) => {
-                let remote = RemoteServers::new(ownership.process(), mail);
-                (Some(OwnedServers::new(ownership)), Some(remote), Some(guesses))
-            }
-            None => (None, None, None),
-        };
         let slots = LinkSlots::new(game.links_per_server, game.source_addresses.clone(), context.clock.clone());
         Self {
             context,
             health,
             hosts: Arc::default(),
             slots: Arc::new(slots),
-            owned,
-            others,
-            remote,
-            guesses,
+            nodes: node.map(SeveralNodes::new),
             arbiters,
             connections: HashMap::new(),
             alarm_routes,
@@ -314,8 +283,8 @@ impl Hub {
         let arbiter = &self.arbiters[self.connections.len() % self.arbiters.len()];
         let connection = move |_: &mut Context<GameConnection>| GameConnection::new(id, context, hub, start);
         let address = GameConnection::start_in_arbiter(arbiter, connection);
-        let handed = self.remote.as_mut().zip(fence.as_ref());
-        if let Some(memory) = handed.and_then(|(remote, right)| remote.handed.take(server, right)) {
+        let handed = self.nodes.as_mut().zip(fence.as_ref());
+        if let Some(memory) = handed.and_then(|(nodes, right)| nodes.remote.handed.take(server, right)) {
             address.do_send(TakeOver(memory));
         }
         self.link_statuses.insert(server.clone(), self.connecting());
@@ -370,7 +339,7 @@ impl Actor for Hub {
     fn started(&mut self, ctx: &mut Self::Context) {
         // Admissions and ends of tens of thousands of sockets pass here.
         ctx.set_mailbox_capacity(4_096);
-        if self.owned.is_some() {
+        if self.nodes.is_some() {
             return self.follow_parts(ctx);
         }
         if self.context.game.link_policy != GameLinkPolicy::Always {

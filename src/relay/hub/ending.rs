@@ -46,7 +46,7 @@ impl Handler<EndLinks> for Hub {
 
     fn handle(&mut self, _: EndLinks, _: &mut Self::Context) -> Self::Result {
         self.ending = true;
-        if self.owned.is_some() {
+        if self.nodes.is_some() {
             let by = Instant::now() + SENT_WITHIN;
             let handed_over = self.connections.iter().map(|(server, known)| self.hand_over(server.clone(), known, by));
             let handed_over = stream::iter(handed_over.collect::<Vec<_>>()).buffer_unordered(HANDED_OVER_AT_ONCE);

@@ -21,7 +21,7 @@ impl Handler<PlayersSeen> for Hub {
                 Some(connection) => connection.do_send(seen),
                 None => {
                     let PlayerSeen { server, event } = seen;
-                    if let Some(part) = self.owned.as_ref().and_then(|owned| owned.part(&server)) {
+                    if let Some(part) = self.nodes.as_ref().and_then(|nodes| nodes.owned.part(&server)) {
                         elsewhere.entry(part).or_default().push((server, event.into()));
                     }
                 }

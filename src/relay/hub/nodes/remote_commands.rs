@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::super::{Hub, to_connection::NotPermitted};
-use super::push_session_reads::ReadPushSession;
+use super::{SeveralNodes, push_session_reads::ReadPushSession};
 use crate::{
     db::held_parts::{self, PartHolder},
     domain::ids::{PartId, ServerId},
@@ -172,8 +172,10 @@ impl Hub {
         question: RemoteQuestion,
         within: Duration,
     ) -> ResponseActFuture<Self, NodeAnswer> {
-        let part = match &self.owned {
-            Some(owned) if owned.fence(&server).is_none() => owned.part(&server).ok_or(NoAnswer::NotAsked),
+        let part = match &self.nodes {
+            Some(SeveralNodes { owned, .. }) if owned.fence(&server).is_none() => {
+                owned.part(&server).ok_or(NoAnswer::NotAsked)
+            }
             _ => Err(NoAnswer::NoNode),
         };
         match part {
@@ -224,7 +226,7 @@ impl Hub {
 
     /// True if this node has this part.
     fn has(&self, part: &PartId) -> bool {
-        self.owned.as_ref().is_some_and(|owned| owned.ownership.fence(part).is_some())
+        self.nodes.as_ref().is_some_and(|nodes| nodes.owned.ownership.fence(part).is_some())
     }
 
     fn ask_holder(
@@ -243,7 +245,7 @@ impl Hub {
                 Ok(Ok(None)) => Err(NoAnswer::NoNode),
                 // While the database is away, nothing passes on.
                 Ok(Err(_)) | Err(_) => {
-                    let known = hub.remote.as_mut().and_then(|remote| Some(remote.feed(&server)?.owner.clone()));
+                    let known = hub.nodes.as_mut().and_then(|nodes| Some(nodes.remote.feed(&server)?.owner.clone()));
                     known.ok_or(NoAnswer::NotAsked)
                 }
             };
@@ -267,7 +269,7 @@ impl Hub {
         process: &str,
         question: RemoteQuestion,
     ) -> Option<oneshot::Receiver<RemoteAnswer>> {
-        let remote = self.remote.as_mut().filter(|remote| remote.process != process)?;
+        let SeveralNodes { remote, .. } = self.nodes.as_mut().filter(|nodes| nodes.remote.process != process)?;
         let id = u64::from_le_bytes(self.context.random.bytes());
         let (answer, answered) = oneshot::channel();
         remote.asked.retain(|_, asked| !asked.is_closed());
@@ -282,7 +284,7 @@ impl Hub {
 
     /// Sends a message with the text of a frame.
     pub(in super::super) fn mail_frame(&self, to: &str, server: ServerId, content: RemoteContent, frame: &[u8]) {
-        let Some(remote) = &self.remote else { return };
+        let Some(SeveralNodes { remote, .. }) = &self.nodes else { return };
         let message = RemoteMessage { server, from: remote.process.clone(), content };
         let id = u64::from_le_bytes(self.context.random.bytes());
         message.write(frame, id).into_iter().for_each(|part| remote.outbox.send(to, part));
@@ -298,7 +300,7 @@ impl Hub {
     ) -> Option<RemoteContent> {
         match content {
             RemoteContent::Answer { id, answer } => {
-                if let Some(asked) = self.remote.as_mut().and_then(|remote| remote.asked.remove(&id)) {
+                if let Some(asked) = self.nodes.as_mut().and_then(|nodes| nodes.remote.asked.remove(&id)) {
                     // Its caller may wait no longer.
                     drop(asked.send(answer));
                 }
@@ -342,8 +344,8 @@ impl Hub {
             }
             RemoteQuestion::PushSession { user } => {
                 let is_here = self.has(&push_session(&user));
-                let here = self.remote.as_ref().filter(|_| is_here);
-                let sessions = here.and_then(|remote| remote.push_sessions.clone());
+                let here = self.nodes.as_ref().filter(|_| is_here);
+                let sessions = here.and_then(|nodes| nodes.remote.push_sessions.clone());
                 return Box::pin(async move {
                     let Some(sessions) = sessions else { return RemoteAnswer::NotHere };
                     let session = sessions.send(ReadPushSession { user }).await;
@@ -359,7 +361,7 @@ impl Hub {
         match connection {
             Some(connection) => Box::pin(answer_of(connection, server.clone(), question)),
             None => {
-                let is_here = self.owned.as_ref().is_some_and(|owned| owned.fence(server).is_some());
+                let is_here = self.nodes.as_ref().is_some_and(|nodes| nodes.owned.fence(server).is_some());
                 let answer = if is_here { answer_of_none(&question) } else { RemoteAnswer::NotHere };
                 Box::pin(async move { answer })
             }
