@@ -7,6 +7,7 @@
 //! listener   the handshake                                                    > hub client wire
 //! hub        registry of live connections; the door from api and push         > alarms client game market remote shared state wire
 //!   admitting             which sockets may be open
+//!     admissions          pure: their sessions, which the database is asked for
 //!   presence              pure: who, how many, whether one more may come
 //!   online                users who are online
 //!   link_statuses         how the links of servers are

@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-use actix::{WeakRecipient, prelude::*};
-use tokio::{sync::oneshot, time::Instant};
+use actix::prelude::*;
+use tokio::time::Instant;
 
 use crate::{
     config::GameLinkPolicy,
@@ -27,7 +27,7 @@ use crate::{
         server_state::ConnectionState,
     },
     relay::{
-        client::admission::{SocketEvent, SocketOrder},
+        client::admission::SocketOrder,
         game::{
             game_connection::{
                 ConnectionStart, GameConnection, LastHeard, RetryLink, SetWatchers, StopConnection,
@@ -36,7 +36,9 @@ use crate::{
             pool::link_slots::LinkSlots,
             team_hosts::TeamHosts,
         },
-        hub::{nodes::SeveralNodes, presence::Presence, recent_changes::RecentChanges},
+        hub::{
+            admitting::admissions::Admissions, nodes::SeveralNodes, presence::Presence, recent_changes::RecentChanges,
+        },
         shared::context::RelayContext,
         wire::{close::Reason, publication::AllowedUsers, send_counts::ThreadCounts},
     },
@@ -189,13 +191,7 @@ pub struct Hub {
     presence: Presence,
     /// Servers of which the database is asked who may watch.
     access_refreshes: HashMap<ServerId, OneAtATime>,
-    /// Sessions that are asked for as soon as the database has answered for others.
-    pending_checks: Vec<PendingSessionCheck>,
-    check_in_flight: bool,
-    /// Sessions whose sockets were admitted unchecked, because the database did not answer.
-    unchecked: HashMap<SessionId, UserId>,
-    /// Where all sockets say that they are open or gone; known once the hub runs.
-    socket_events: Option<Arc<WeakRecipient<SocketEvent>>>,
+    admissions: Admissions,
     /// Version of the latest look at who may watch.
     access_version: u64,
     /// Epoch of the latest game connection.
@@ -215,13 +211,6 @@ struct LiveConnection {
     allowed: Option<AllowedUsers>,
     /// The right by which it writes, on a node of several.
     fence: Option<Fence>,
-}
-
-/// A session that a caller asks for, and the caller's channel: true if the session goes on.
-struct PendingSessionCheck {
-    user: UserId,
-    session: SessionId,
-    answer: oneshot::Sender<Result<bool, Arc<DbError>>>,
 }
 
 impl Hub {
@@ -250,10 +239,7 @@ impl Hub {
             recent: RecentChanges::default(),
             presence: Presence::default(),
             access_refreshes: HashMap::new(),
-            pending_checks: Vec::new(),
-            check_in_flight: false,
-            unchecked: HashMap::new(),
-            socket_events: None,
+            admissions: Admissions::default(),
             access_version: 0,
             epoch: 0,
             links_loaded: false,
