@@ -46,7 +46,7 @@ use crate::{
     push::worker::PushWorker,
     relay::{
         self,
-        hub::{Hub, HubNode, RelayHealth},
+        hub::{Hub, RelayHealth},
         listener::ListenerContext,
         shared::context::RelayContext,
     },
@@ -117,14 +117,8 @@ impl Server {
             let (tls, pool) = (tls.clone(), pool.clone());
             ServingNode::start(NodeNeeds { nats, tls, pool, clock: clock.clone(), random: random.clone() })
         });
-        let (node, ownership, hub_node) = match node {
-            Some((node, ownership, mail)) => {
-                let hub_node = HubNode { ownership: ownership.clone(), mail, guesses: Arc::default() };
-                (Some((node, ownership.clone())), Some(ownership), Some(hub_node))
-            }
-            None => (None, None, None),
-        };
-        let guesses = hub_node.as_ref().map(|node| node.guesses.clone());
+        let (node, hub_node) = node.unzip();
+        let (ownership, guesses) = hub_node.as_ref().map(|node| (node.ownership.clone(), node.guesses.clone())).unzip();
         let sealer = Arc::new(config.secrets.sealer(key_version, random.clone()));
         let foundation = Foundation {
             vault: Vault::new(pool.clone(), sealer).with_key_lost(config.secrets.credentials_key_lost),
@@ -140,20 +134,13 @@ impl Server {
             journal,
             early_alarms: Arc::default(),
             alarm_routes: Default::default(),
-            ownership,
+            ownership: ownership.clone(),
         };
         let (deflate, drain) = (config.listen.relay_deflate, config.operation.drain);
         let doors = Doors::new(&config.listen);
         let toggles = ToggleBudgets::new(RequestBudgets::new(TOGGLE, &foundation.clock));
-        let limits = ApiLimits {
-            rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &foundation.clock, toggles.clone())
-                .shared_by(guesses),
-            connections: doors.connections.clone(),
-            refusals: Arc::default(),
-            outbound: foundation.outbound.clone(),
-            confirmations: Confirmations::new(foundation.clock.moment()).into(),
-            render_limit: RenderLimit::default(),
-        };
+        let rate_limits = RateLimits::new(config.listen.trusted_proxies.clone(), &foundation.clock, toggles.clone());
+        let limits = api_limits(&foundation, rate_limits.shared_by(guesses), doors.connections.clone());
         let kept = Arc::new(foundation.relay(config.game.clone()));
         let health = Arc::<RelayHealth>::default();
         // Game links have threads of their own, on every core: a burst of clients does not hold up an alarm, nor the other
@@ -163,8 +150,8 @@ impl Server {
         let hub = relay::start(kept.clone(), health.clone(), arbiters, alarm_routes, hub_node);
         let urls = config.urls.clone().listening_at(api_addr, relay_addr);
         let relay_client = RelayHealthClient::new(foundation.http.clone(), relay_addr);
-        let (journal, ownership) = (foundation.journal.clone(), foundation.ownership.clone());
-        let api_health = ApiHealth::new(&foundation.clock, journal, ownership, health.clone(), relay_client);
+        let journal = foundation.journal.clone();
+        let api_health = ApiHealth::new(&foundation.clock, journal, ownership.clone(), health.clone(), relay_client);
         let context = web::Data::new(api_context(config, urls, foundation, limits, hub.clone(), api_health)?);
         let relay_context = listener_context(&context, deflate, toggles, doors.handshakes.clone());
         let (api, relay) = doors.open(listeners, &context, relay_context)?;
@@ -172,6 +159,7 @@ impl Server {
         if let Err(error) = last_run::note_start(&context.settings.data_dir, context.clock.now()) {
             log::warn!("it is not noted that this process runs: {error}");
         }
+        let node = node.zip(ownership);
         Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept, drain, context, node, _in_use: in_use, lock })
     }
 
@@ -241,6 +229,18 @@ impl Server {
         upkeep.end().await;
         note_end(&data_dir);
         failure.map_or(Ok(()), |reason| Err(io::Error::other(reason)))
+    }
+}
+
+/// The limits of the API.
+fn api_limits(foundation: &Foundation, rate_limits: RateLimits, connections: Arc<Connections>) -> ApiLimits {
+    ApiLimits {
+        rate_limits,
+        connections,
+        refusals: Arc::default(),
+        outbound: foundation.outbound.clone(),
+        confirmations: Confirmations::new(foundation.clock.moment()).into(),
+        render_limit: RenderLimit::default(),
     }
 }
 
