@@ -7,22 +7,12 @@
 //! listener   the handshake                                                    > hub client wire
 //! hub        registry of live connections; the door from api and push         > alarms client game market remote shared state wire
 //!   admitting             which sockets may be open
+//!     admissions          pure: their sessions, which the database is asked for
 //!   presence              pure: who, how many, whether one more may come
 //!   online                users who are online
 //!   link_statuses         how the links of servers are
-//!   push_sessions         and the push sessions of users
-//!   push_session_reads    pure: questions about these
-//!   other_nodes           pure: news for them and from them
-//!   sharing_news          and what follows from these
-//!   owned_servers         servers of this node, of several
-//!   taking_parts          and their game connections, as they come and go
-//!   handing_over          from node to node, with what is known of them
-//!   handed_servers        pure: that, until they are here
 //!   finding               a server, and who may watch it
 //!   watching              who may watch changes
-//!   watching_remotely     from node to node
-//!   remote_commands       questions and commands, and their answers
-//!   remote_servers        the feeds and watchers for that
 //!   recent_changes        pure: deletions and changed access, which older answers must not undo
 //!   reported_changes      pairings, deletions, sessions that end
 //!   commands              of users, and questions about devices
@@ -30,13 +20,25 @@
 //!   alarms                pushed ones that no game connection took, drills, acknowledgements
 //!   players               tracked ones that come and go
 //!   pairing               news of helper devices to a user's browsers
-//!   pairing_news          pure: that news
+//!     pairing_news        pure: that news
 //!   passing_on            messages from the API to game connections
 //!   to_connection         and how they get there
 //!   connection_events     a link's status, a panic
 //!   counting              asks all links how they are
-//!   link_counts           pure: the sums, for operators
+//!     link_counts         pure: the sums, for operators
 //!   ending                sockets first, links when they are gone
+//!   nodes                 what there is on a node of several only
+//!     owned_servers       the servers of this node
+//!     taking_parts        and their game connections, as they come and go
+//!     handing_over        from node to node, with what is known of them
+//!     handed_servers      pure: that, until they are here
+//!     watching_remotely   sockets here, servers there, and the other way round
+//!     remote_servers      the feeds and watchers for that
+//!     remote_commands     questions and commands, and their answers
+//!     push_sessions       questions about the push sessions of users
+//!     push_session_reads  pure: these questions
+//!     other_nodes         pure: news for other nodes and from them
+//!     sharing_news        and what follows from these
 //! client     one WebSocket each, and what its thread watches                  > game wire
 //!   client_socket         one WebSocket: parse, authorise, commands
 //!   admission             the right to be open

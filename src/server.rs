@@ -13,7 +13,7 @@ pub mod stopping;
 mod tasks;
 mod waiting;
 
-use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use actix::Addr;
 use actix_web::{dev, rt, web};
@@ -46,7 +46,7 @@ use crate::{
     push::worker::PushWorker,
     relay::{
         self,
-        hub::{Hub, HubNode, RelayHealth},
+        hub::{Hub, RelayHealth},
         listener::ListenerContext,
         shared::context::RelayContext,
     },
@@ -117,14 +117,8 @@ impl Server {
             let (tls, pool) = (tls.clone(), pool.clone());
             ServingNode::start(NodeNeeds { nats, tls, pool, clock: clock.clone(), random: random.clone() })
         });
-        let (node, ownership, hub_node) = match node {
-            Some((node, ownership, mail)) => {
-                let hub_node = HubNode { ownership: ownership.clone(), mail, guesses: Arc::default() };
-                (Some((node, ownership.clone())), Some(ownership), Some(hub_node))
-            }
-            None => (None, None, None),
-        };
-        let guesses = hub_node.as_ref().map(|node| node.guesses.clone());
+        let (node, hub_node) = node.unzip();
+        let (ownership, guesses) = hub_node.as_ref().map(|node| (node.ownership.clone(), node.guesses.clone())).unzip();
         let sealer = Arc::new(config.secrets.sealer(key_version, random.clone()));
         let foundation = Foundation {
             vault: Vault::new(pool.clone(), sealer).with_key_lost(config.secrets.credentials_key_lost),
@@ -140,20 +134,13 @@ impl Server {
             journal,
             early_alarms: Arc::default(),
             alarm_routes: Default::default(),
-            ownership,
+            ownership: ownership.clone(),
         };
         let (deflate, drain) = (config.listen.relay_deflate, config.operation.drain);
         let doors = Doors::new(&config.listen);
         let toggles = ToggleBudgets::new(RequestBudgets::new(TOGGLE, &foundation.clock));
-        let limits = ApiLimits {
-            rate_limits: RateLimits::new(config.listen.trusted_proxies.clone(), &foundation.clock, toggles.clone())
-                .shared_by(guesses),
-            connections: doors.connections.clone(),
-            refusals: Arc::default(),
-            outbound: foundation.outbound.clone(),
-            confirmations: Confirmations::new(foundation.clock.moment()).into(),
-            render_limit: RenderLimit::default(),
-        };
+        let rate_limits = RateLimits::new(config.listen.trusted_proxies.clone(), &foundation.clock, toggles.clone());
+        let limits = api_limits(&foundation, rate_limits.shared_by(guesses), doors.connections.clone());
         let kept = Arc::new(foundation.relay(config.game.clone()));
         let health = Arc::<RelayHealth>::default();
         // Game links have threads of their own, on every core: a burst of clients does not hold up an alarm, nor the other
@@ -163,8 +150,8 @@ impl Server {
         let hub = relay::start(kept.clone(), health.clone(), arbiters, alarm_routes, hub_node);
         let urls = config.urls.clone().listening_at(api_addr, relay_addr);
         let relay_client = RelayHealthClient::new(foundation.http.clone(), relay_addr);
-        let (journal, ownership) = (foundation.journal.clone(), foundation.ownership.clone());
-        let api_health = ApiHealth::new(&foundation.clock, journal, ownership, health.clone(), relay_client);
+        let journal = foundation.journal.clone();
+        let api_health = ApiHealth::new(&foundation.clock, journal, ownership.clone(), health.clone(), relay_client);
         let context = web::Data::new(api_context(config, urls, foundation, limits, hub.clone(), api_health)?);
         let relay_context = listener_context(&context, deflate, toggles, doors.handshakes.clone());
         let (api, relay) = doors.open(listeners, &context, relay_context)?;
@@ -172,6 +159,7 @@ impl Server {
         if let Err(error) = last_run::note_start(&context.settings.data_dir, context.clock.now()) {
             log::warn!("it is not noted that this process runs: {error}");
         }
+        let node = node.zip(ownership);
         Ok(Self { api, api_addr, relay, relay_addr, health, hub, kept, drain, context, node, _in_use: in_use, lock })
     }
 
@@ -197,19 +185,10 @@ impl Server {
 
     /// Serves until `shutdown` ends, then stops in order.
     pub async fn run_until_stopped(mut self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let (mut tasks, mut upkeep) = (Tasks::default(), Tasks::default());
+        let mut tasks = Tasks::default();
         tasks.spawn(own_addresses::watch(self.context.clone(), [self.api_addr, self.relay_addr]));
         let data_dir = self.context.settings.data_dir.clone();
-        let context = self.context.clone();
-        upkeep.spawn(async move {
-            tokio::join!(
-                api::operation::metrics::upkeep(),
-                memory::give_back(),
-                context.watch_writes(),
-                context.watch_rows(),
-                context.watch_sign_in()
-            );
-        });
+        let upkeep = start_upkeep(self.context.clone());
         let mut stopping = Stopping {
             health: self.health,
             hub: self.hub,
@@ -218,37 +197,8 @@ impl Server {
             kept: self.kept,
             drain: self.drain,
         };
-        let services = &self.context.services;
         let (mut node, ownership) = self.node.unzip();
-        let once = |sweep| (sweep, ownership.clone());
-        let vault = self.context.keys.vault.clone();
-        tasks.sweep(once(Sweep::KeyRotation), move || rotation::run(vault.clone()));
-        if let Some(billing) = services.billing.clone() {
-            tasks.sweep(once(Sweep::Billing), move || billing::worker::run(billing.clone()));
-        }
-        if let Some(registrar) = services.registrar.clone() {
-            tasks.sweep(once(Sweep::Registrations), move || registrar.clone().run());
-        }
-        if services.tracking.is_some() && ownership.is_some() {
-            // The worker itself looks whether it is here.
-            tasks.sweep(once(Sweep::Tracking), std::future::pending);
-        }
-        let shared = || services.channels.clone();
-        tasks.spawn(channels::early::run(shared(), ownership.clone()));
-        tasks.spawn(channels::emergencies::run_without_rows(shared()));
-        let all = shared();
-        tasks.sweep(once(Sweep::Channels), move || channels::worker::run(all.clone()));
-        let all = shared();
-        tasks.sweep(once(Sweep::ExpiryWarnings), move || channels::expiry_warnings::run(all.clone()));
-        let all = shared();
-        tasks.sweep(once(Sweep::Emergencies), move || channels::emergencies::run(all.clone()));
-        let all = shared();
-        tasks.sweep(once(Sweep::DisabledWarnings), move || channels::disabled_warnings::run(all.clone()));
-        let all = shared();
-        tasks.sweep(once(Sweep::DeviceNews), move || channels::device_news::run(all.clone()));
-        let catalogue = self.context.caches.catalogue.clone();
-        tasks.spawn(async move { catalogue.run().await });
-        tasks.spawn(retention::sweep(self.context));
+        start_work(&mut tasks, self.context, ownership);
         let (api_handle, relay_handle) = (self.api.handle(), self.relay.handle());
         let (mut api, mut relay) = (rt::spawn(self.api), rt::spawn(self.relay));
         let mut failure = None;
@@ -277,16 +227,20 @@ impl Server {
         tokio::join!(relay_handle.stop(true), api_handle.stop(true));
         stopping.flush().await;
         upkeep.end().await;
-        match last_run::note_end(&data_dir) {
-            Ok(()) => {}
-            Err(_) if !data_dir.exists() => log::error!(
-                "DATA_DIR {} was removed while the service ran: what was kept there, also a SQLite file, is gone with it; \
-                 restore a backup before the next start",
-                data_dir.display()
-            ),
-            Err(error) => log::warn!("the next start will take this stop for a crash: {error}"),
-        }
+        note_end(&data_dir);
         failure.map_or(Ok(()), |reason| Err(io::Error::other(reason)))
+    }
+}
+
+/// The limits of the API.
+fn api_limits(foundation: &Foundation, rate_limits: RateLimits, connections: Arc<Connections>) -> ApiLimits {
+    ApiLimits {
+        rate_limits,
+        connections,
+        refusals: Arc::default(),
+        outbound: foundation.outbound.clone(),
+        confirmations: Confirmations::new(foundation.clock.moment()).into(),
+        render_limit: RenderLimit::default(),
     }
 }
 
@@ -357,6 +311,68 @@ fn listener_context(
         health: context.health.relay_health.clone(),
         started: context.health.started,
         refusals: context.limits.refusals.clone(),
+    }
+}
+
+/// Starts what goes on until everything else has ended.
+fn start_upkeep(context: web::Data<ApiContext>) -> Tasks {
+    let mut upkeep = Tasks::default();
+    upkeep.spawn(async move {
+        tokio::join!(
+            api::operation::metrics::upkeep(),
+            memory::give_back(),
+            context.watch_writes(),
+            context.watch_rows(),
+            context.watch_sign_in()
+        );
+    });
+    upkeep
+}
+
+/// Starts the work that no request asks for. On a node of several, a sweep goes on at the node that has it.
+fn start_work(tasks: &mut Tasks, context: web::Data<ApiContext>, ownership: Option<Ownership>) {
+    let once = |sweep| (sweep, ownership.clone());
+    let services = &context.services;
+    let vault = context.keys.vault.clone();
+    tasks.sweep(once(Sweep::KeyRotation), move || rotation::run(vault.clone()));
+    if let Some(billing) = services.billing.clone() {
+        tasks.sweep(once(Sweep::Billing), move || billing::worker::run(billing.clone()));
+    }
+    if let Some(registrar) = services.registrar.clone() {
+        tasks.sweep(once(Sweep::Registrations), move || registrar.clone().run());
+    }
+    if services.tracking.is_some() && ownership.is_some() {
+        // The worker itself looks whether it is here.
+        tasks.sweep(once(Sweep::Tracking), std::future::pending);
+    }
+    let shared = || services.channels.clone();
+    tasks.spawn(channels::early::run(shared(), ownership.clone()));
+    tasks.spawn(channels::emergencies::run_without_rows(shared()));
+    let all = shared();
+    tasks.sweep(once(Sweep::Channels), move || channels::worker::run(all.clone()));
+    let all = shared();
+    tasks.sweep(once(Sweep::ExpiryWarnings), move || channels::expiry_warnings::run(all.clone()));
+    let all = shared();
+    tasks.sweep(once(Sweep::Emergencies), move || channels::emergencies::run(all.clone()));
+    let all = shared();
+    tasks.sweep(once(Sweep::DisabledWarnings), move || channels::disabled_warnings::run(all.clone()));
+    let all = shared();
+    tasks.sweep(once(Sweep::DeviceNews), move || channels::device_news::run(all.clone()));
+    let catalogue = context.caches.catalogue.clone();
+    tasks.spawn(async move { catalogue.run().await });
+    tasks.spawn(retention::sweep(context));
+}
+
+/// Notes that this process has stopped in order, for its next start.
+fn note_end(data_dir: &Path) {
+    match last_run::note_end(data_dir) {
+        Ok(()) => {}
+        Err(_) if !data_dir.exists() => log::error!(
+            "DATA_DIR {} was removed while the service ran: what was kept there, also a SQLite file, is gone with it; \
+             restore a backup before the next start",
+            data_dir.display()
+        ),
+        Err(error) => log::warn!("the next start will take this stop for a crash: {error}"),
     }
 }
 

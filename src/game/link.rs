@@ -403,6 +403,33 @@ impl Exchange {
     }
 }
 
+/// Signs of life of the peer, without which a link ends.
+struct SignsOfLife {
+    last: Instant,
+    /// None has come since a ping.
+    pinged: bool,
+}
+
+impl SignsOfLife {
+    /// Something has come.
+    fn heard(&mut self, now: Instant) {
+        *self = Self { last: now, pinged: false };
+    }
+
+    /// The time of the next look, and true if the peer is to be pinged now. While a message is decoded, none is read.
+    fn look(&mut self, now: Instant, is_decoding: bool) -> Result<(Instant, bool), LinkEnded> {
+        let heard = if is_decoding { now } else { self.last };
+        if now < heard + PING_INTERVAL {
+            return Ok((heard + PING_INTERVAL, false));
+        }
+        if self.pinged {
+            return Err(LinkEnded::Silent);
+        }
+        self.pinged = true;
+        Ok((now + PING_INTERVAL, true))
+    }
+}
+
 /// A large message that is decoded elsewhere: its size and its content.
 type Decoding = LocalBoxFuture<'static, Box<(usize, Result<(AppMessage, Option<DecodingPermit>), DecodeError>)>>;
 
@@ -416,9 +443,9 @@ fn run<S>(
     slot: S,
 ) -> impl Future<Output = LinkEnded> {
     async move {
-        let mut last_received = Instant::now();
-        let mut pinged = false;
-        let mut silent = pin!(sleep_until(last_received + PING_INTERVAL));
+        let began = Instant::now();
+        let mut signs = SignsOfLife { last: began, pinged: false };
+        let mut silent = pin!(sleep_until(began + PING_INTERVAL));
         // Messages keep their order: while one is decoded, none is read. Requests go out all the same.
         let mut decoding: Option<Decoding> = None;
         let ended = loop {
@@ -426,7 +453,7 @@ fn run<S>(
             // Writes are boxed, so that a waiting link holds no memory for them.
             let taken = tokio::select! {
                 received = socket.next(limit), if decoding.is_none() => {
-                    (last_received, pinged) = (Instant::now(), false);
+                    signs.heard(Instant::now());
                     match received {
                         Ok(Incoming::Binary(payload)) if payload.len() <= SMALL => {
                             exchange.take(payload.len(), decode(payload).map(|message| (message, None)))
@@ -448,7 +475,7 @@ fn run<S>(
                 Some(decoded) = OptionFuture::from(decoding.as_mut()) => {
                     let (bytes, decoded) = *decoded;
                     decoding = None;
-                    (last_received, pinged) = (Instant::now(), false);
+                    signs.heard(Instant::now());
                     exchange.take(bytes, decoded)
                 }
                 next = outgoing.next() => match next {
@@ -463,21 +490,16 @@ fn run<S>(
                 },
                 Err(_) = &mut untaken => Err(LinkEnded::Unneeded),
                 // The timer is not reset by every message; when it fires, the last message is looked at.
-                () = silent.as_mut() => {
-                    let now = Instant::now();
-                    // While a message is decoded, none is read.
-                    let heard = if decoding.is_some() { now } else { last_received };
-                    if now < heard + PING_INTERVAL {
-                        silent.as_mut().reset(heard + PING_INTERVAL);
-                        Ok(None)
-                    } else if pinged {
-                        Err(LinkEnded::Silent)
-                    } else {
-                        pinged = true;
-                        silent.as_mut().reset(now + PING_INTERVAL);
-                        Box::pin(in_time(socket.ping())).await.map(|()| None)
+                () = silent.as_mut() => match signs.look(Instant::now(), decoding.is_some()) {
+                    Ok((next_look, pings)) => {
+                        silent.as_mut().reset(next_look);
+                        match pings {
+                            true => Box::pin(in_time(socket.ping())).await.map(|()| None),
+                            false => Ok(None),
+                        }
                     }
-                }
+                    Err(ended) => Err(ended),
+                },
             };
             match taken {
                 Ok(None) => {}
@@ -491,17 +513,22 @@ fn run<S>(
         };
         // Ends the requests that wait for an answer.
         drop((exchange, outgoing));
-        // A courtesy: the peer may be gone. One that is still there counts the link until it has closed its end.
-        let close = async {
-            let closed = socket.close().await;
-            if closed.is_ok() && ended == LinkEnded::Unneeded {
-                while socket.next(MESSAGE_LIMIT).await.is_ok_and(|incoming| !matches!(incoming, Incoming::Close)) {}
-            }
-        };
-        let _ = Box::pin(timeout(CLOSE_DEADLINE, close)).await;
+        Box::pin(close(&mut socket, &ended)).await;
         drop(slot);
         ended
     }
+}
+
+/// Closes a link that has ended. A courtesy: the peer may be gone. One that is still there counts the link until it has
+/// closed its end.
+async fn close(socket: &mut WebSocket, ended: &LinkEnded) {
+    let closes = async {
+        let closed = socket.close().await;
+        if closed.is_ok() && *ended == LinkEnded::Unneeded {
+            while socket.next(MESSAGE_LIMIT).await.is_ok_and(|incoming| !matches!(incoming, Incoming::Close)) {}
+        }
+    };
+    let _ = timeout(CLOSE_DEADLINE, closes).await;
 }
 
 async fn in_time(write: impl Future<Output = io::Result<()>>) -> Result<(), LinkEnded> {
@@ -509,5 +536,25 @@ async fn in_time(write: impl Future<Output = io::Result<()>>) -> Result<(), Link
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(LinkEnded::Broken(error.to_string())),
         Err(_) => Err(LinkEnded::Stuck),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_peer_is_pinged_and_a_link_without_an_answer_ends() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut signs = SignsOfLife { last: began, pinged: false };
+        signs.heard(at(15));
+        assert_eq!(signs.look(at(20), false), Ok((at(35), false)), "something has come");
+        assert_eq!(signs.look(at(35), false), Ok((at(55), true)));
+        signs.heard(at(54));
+        assert_eq!(signs.look(at(55), false), Ok((at(74), false)), "the ping was answered");
+        assert_eq!(signs.look(at(74), false), Ok((at(94), true)));
+        assert_eq!(signs.look(at(94), true), Ok((at(114), false)), "while a message is decoded, none is read");
+        assert_eq!(signs.look(at(114), false), Err(LinkEnded::Silent));
     }
 }

@@ -12,11 +12,10 @@ use std::{
     time::Duration,
 };
 
-use actix::{WeakRecipient, prelude::*};
-use tokio::{sync::oneshot, time::Instant};
+use actix::prelude::*;
+use tokio::time::Instant;
 
 use crate::{
-    cluster::node_mail::NodeMail,
     config::GameLinkPolicy,
     db::{access, engine::error::DbError, paired_servers, start_reads::read_until_answered},
     domain::{
@@ -27,10 +26,8 @@ use crate::{
         sections::Sections,
         server_state::ConnectionState,
     },
-    net::shared_guesses::SharedGuesses,
-    ownership::Ownership,
     relay::{
-        client::admission::{SocketEvent, SocketOrder},
+        client::admission::SocketOrder,
         game::{
             game_connection::{
                 ConnectionStart, GameConnection, LastHeard, RetryLink, SetWatchers, StopConnection,
@@ -40,8 +37,7 @@ use crate::{
             team_hosts::TeamHosts,
         },
         hub::{
-            other_nodes::OtherNodes, owned_servers::OwnedServers, presence::Presence, recent_changes::RecentChanges,
-            remote_servers::RemoteServers,
+            admitting::admissions::Admissions, nodes::SeveralNodes, presence::Presence, recent_changes::RecentChanges,
         },
         shared::context::RelayContext,
         wire::{close::Reason, publication::AllowedUsers, send_counts::ThreadCounts},
@@ -63,9 +59,10 @@ pub use crate::relay::{
         link_budget::BudgetExhausted,
         players::{PLAYERS_AT_ONCE, PlayerSeen, PlayersSeen},
     },
-    hub::link_counts::{CountLinks, LinkCounts},
-    hub::pairing_news::PairingNews,
-    hub::push_session_reads::{PushSessionsAt, ReadPushSession},
+    hub::counting::link_counts::{CountLinks, LinkCounts},
+    hub::nodes::HubNode,
+    hub::nodes::push_session_reads::{PushSessionsAt, ReadPushSession},
+    hub::pairing::pairing_news::PairingNews,
     hub::to_connection::ToConnection,
     market::shop_watcher::ShopWatchesChanged,
     shared::chat_texts::ChatTexts,
@@ -172,14 +169,6 @@ pub struct RelayHealth {
     pub draining: AtomicBool,
 }
 
-/// Equipment of the hub of one node of several.
-pub struct HubNode {
-    pub ownership: Ownership,
-    pub mail: NodeMail,
-    /// Wrong guesses of clients, here and at other nodes.
-    pub guesses: Arc<SharedGuesses>,
-}
-
 /// See the module.
 pub struct Hub {
     context: Arc<RelayContext>,
@@ -189,13 +178,7 @@ pub struct Hub {
     /// Turns of all links.
     slots: Arc<LinkSlots>,
     /// `None`: this process is the only one that serves, and has all servers.
-    owned: Option<OwnedServers>,
-    /// Likewise: there are no other nodes.
-    others: Option<OtherNodes>,
-    /// Likewise.
-    remote: Option<RemoteServers>,
-    /// Likewise.
-    guesses: Option<Arc<SharedGuesses>>,
+    nodes: Option<SeveralNodes>,
     /// Threads on which game connections live.
     arbiters: Vec<ArbiterHandle>,
     connections: HashMap<ServerId, LiveConnection>,
@@ -208,13 +191,7 @@ pub struct Hub {
     presence: Presence,
     /// Servers of which the database is asked who may watch.
     access_refreshes: HashMap<ServerId, OneAtATime>,
-    /// Sessions that are asked for as soon as the database has answered for others.
-    pending_checks: Vec<PendingSessionCheck>,
-    check_in_flight: bool,
-    /// Sessions whose sockets were admitted unchecked, because the database did not answer.
-    unchecked: HashMap<SessionId, UserId>,
-    /// Where all sockets say that they are open or gone; known once the hub runs.
-    socket_events: Option<Arc<WeakRecipient<SocketEvent>>>,
+    admissions: Admissions,
     /// Version of the latest look at who may watch.
     access_version: u64,
     /// Epoch of the latest game connection.
@@ -236,13 +213,6 @@ struct LiveConnection {
     fence: Option<Fence>,
 }
 
-/// A session that a caller asks for, and the caller's channel: true if the session goes on.
-struct PendingSessionCheck {
-    user: UserId,
-    session: SessionId,
-    answer: oneshot::Sender<Result<bool, Arc<DbError>>>,
-}
-
 impl Hub {
     /// A hub whose game connections live on these threads (at least one); on a node of several, those of its parts. Pushed
     /// alarms find them by these routes.
@@ -254,24 +224,13 @@ impl Hub {
         node: Option<HubNode>,
     ) -> Self {
         let game = &context.game;
-        let others = node.as_ref().map(|node| OtherNodes::new(node.ownership.process().to_owned()));
-        let (owned, remote, guesses) = match node {
-            Some(HubNode { ownership, mail, guesses }) => {
-                let remote = RemoteServers::new(ownership.process(), mail);
-                (Some(OwnedServers::new(ownership)), Some(remote), Some(guesses))
-            }
-            None => (None, None, None),
-        };
         let slots = LinkSlots::new(game.links_per_server, game.source_addresses.clone(), context.clock.clone());
         Self {
             context,
             health,
             hosts: Arc::default(),
             slots: Arc::new(slots),
-            owned,
-            others,
-            remote,
-            guesses,
+            nodes: node.map(SeveralNodes::new),
             arbiters,
             connections: HashMap::new(),
             alarm_routes,
@@ -280,10 +239,7 @@ impl Hub {
             recent: RecentChanges::default(),
             presence: Presence::default(),
             access_refreshes: HashMap::new(),
-            pending_checks: Vec::new(),
-            check_in_flight: false,
-            unchecked: HashMap::new(),
-            socket_events: None,
+            admissions: Admissions::default(),
             access_version: 0,
             epoch: 0,
             links_loaded: false,
@@ -313,8 +269,8 @@ impl Hub {
         let arbiter = &self.arbiters[self.connections.len() % self.arbiters.len()];
         let connection = move |_: &mut Context<GameConnection>| GameConnection::new(id, context, hub, start);
         let address = GameConnection::start_in_arbiter(arbiter, connection);
-        let handed = self.remote.as_mut().zip(fence.as_ref());
-        if let Some(memory) = handed.and_then(|(remote, right)| remote.handed.take(server, right)) {
+        let handed = self.nodes.as_mut().zip(fence.as_ref());
+        if let Some(memory) = handed.and_then(|(nodes, right)| nodes.remote.handed.take(server, right)) {
             address.do_send(TakeOver(memory));
         }
         self.link_statuses.insert(server.clone(), self.connecting());
@@ -369,7 +325,7 @@ impl Actor for Hub {
     fn started(&mut self, ctx: &mut Self::Context) {
         // Admissions and ends of tens of thousands of sockets pass here.
         ctx.set_mailbox_capacity(4_096);
-        if self.owned.is_some() {
+        if self.nodes.is_some() {
             return self.follow_parts(ctx);
         }
         if self.context.game.link_policy != GameLinkPolicy::Always {
@@ -406,28 +362,16 @@ mod connection_events;
 mod counting;
 mod ending;
 mod finding;
-mod handed_servers;
-mod handing_over;
-pub mod link_counts;
 mod link_statuses;
+mod nodes;
 mod online;
-mod other_nodes;
-mod owned_servers;
 mod pairing;
-mod pairing_news;
 mod passing_on;
 mod players;
 pub mod presence;
-pub mod push_session_reads;
-mod push_sessions;
 pub mod recent_changes;
-mod remote_commands;
-mod remote_servers;
 mod reported_changes;
-mod sharing_news;
-mod taking_parts;
 #[cfg(test)]
 mod tests;
 mod to_connection;
 mod watching;
-mod watching_remotely;

@@ -8,11 +8,12 @@ use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
 use crate::{
     clock::Clock,
-    cluster::node_mail::{MailRoute, NodeMail, mail},
+    cluster::node_mail::{MailRoute, mail},
     config::NatsServers,
     crypto::random::Random,
     db::engine::pool::Pool,
-    ownership::{NodeSeat, Ownership},
+    ownership::NodeSeat,
+    relay::hub::HubNode,
 };
 
 /// Time in which a node gives up what it has and says so. Afterwards the others wait for its lease to end.
@@ -34,14 +35,16 @@ pub struct NodeNeeds {
 }
 
 impl ServingNode {
-    /// Starts it on this thread. It has nothing until NATS answers, which is asked until it does.
-    pub fn start(needs: NodeNeeds) -> (Self, Ownership, NodeMail) {
+    /// Starts it on this thread, and makes the equipment of its hub. It has nothing until NATS answers, which is asked until
+    /// it does.
+    pub fn start(needs: NodeNeeds) -> (Self, HubNode) {
         let process = needs.random.id::<String>(needs.clock.now());
         let (seat, ownership) = NodeSeat::new(&process);
         let (mail, route) = mail();
         let (leave, leaves) = oneshot::channel::<()>();
         let leaves = async { drop(leaves.await) };
-        (Self { leave, task: rt::spawn(run(needs, process, (seat, route), leaves)) }, ownership, mail)
+        let node = Self { leave, task: rt::spawn(run(needs, process, (seat, route), leaves)) };
+        (node, HubNode { ownership, mail, guesses: Arc::default() })
     }
 
     /// Completes when its task has ended by itself, as one that has panicked does: nothing renews its lease then.

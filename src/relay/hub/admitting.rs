@@ -1,7 +1,9 @@
 //! Admission of sockets. While the database does not answer, a token is enough: it is signed, and minutes old. Its
 //! session is checked as soon as the database answers, and the socket closed if it has ended.
 
-use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+pub mod admissions;
+
+use std::{collections::HashMap, future::Future, time::Duration};
 
 use actix::{fut::ready, prelude::*};
 use tokio::{
@@ -9,7 +11,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{ANSWERED_WITHIN, Hub, PendingSessionCheck};
+use self::admissions::SessionAnswer;
+use super::{ANSWERED_WITHIN, Hub};
 use crate::{
     clock::Clock,
     db::{
@@ -66,53 +69,30 @@ fn owners(
 
 impl Hub {
     /// Asks the database for a session. Until it answers, further sessions wait, and are then asked for together.
-    fn ask(
-        &mut self,
-        user: UserId,
-        session: SessionId,
-        ctx: &mut Context<Self>,
-    ) -> oneshot::Receiver<Result<bool, Arc<DbError>>> {
-        let (answer, answered) = oneshot::channel();
-        self.pending_checks.push(PendingSessionCheck { user, session, answer });
-        if !std::mem::replace(&mut self.check_in_flight, true) {
-            self.ask_for_all(ctx);
-        }
+    fn ask(&mut self, user: UserId, session: SessionId, ctx: &mut Context<Self>) -> oneshot::Receiver<SessionAnswer> {
+        let answered = self.admissions.ask(user, session);
+        self.ask_for_all(ctx);
         answered
     }
 
     fn ask_for_all(&mut self, ctx: &mut Context<Self>) {
-        let pending = std::mem::take(&mut self.pending_checks);
-        self.check_in_flight = !pending.is_empty();
-        if !self.check_in_flight {
-            return;
-        }
-        let sessions = pending.iter().map(|check| check.session.clone()).collect();
-        let owners = owners(&self.context.pool, &self.context.clock, sessions);
+        let Some(query) = self.admissions.begin() else { return };
+        let owners = owners(&self.context.pool, &self.context.clock, query.sessions());
         ctx.spawn(owners.into_actor(self).map(move |owners, hub, ctx| {
-            let owners = owners.map_err(Arc::new);
-            for PendingSessionCheck { user, session, answer } in pending {
-                let goes_on = owners.as_ref().map(|owners| owners.get(&session) == Some(&user));
-                // The caller may have given up.
-                let _ = answer.send(goes_on.map_err(Arc::clone));
-            }
+            hub.admissions.end(query, owners);
             hub.ask_for_all(ctx);
         }));
     }
 
     /// Checks this session once the database answers, with all others that wait for it.
     pub(super) fn check_later(&mut self, user: UserId, session: SessionId, ctx: &mut Context<Self>) {
-        let idle = self.unchecked.is_empty();
-        self.unchecked.insert(session, user);
-        if idle {
+        if self.admissions.check_later(user, session) {
             self.check_unchecked(Duration::ZERO, Backoff::between(Backoff::FIRST, CHECKED_WITHIN), ctx);
         }
     }
 
     fn check_unchecked(&mut self, pause: Duration, mut backoff: Backoff, ctx: &mut Context<Self>) {
-        // A session without sockets needs no check.
-        let present = self.presence.sessions();
-        self.unchecked.retain(|session, _| present.contains(session));
-        let unchecked: Vec<SessionId> = self.unchecked.keys().cloned().collect();
+        let unchecked = self.admissions.unchecked(&self.presence.sessions());
         if unchecked.is_empty() {
             return;
         }
@@ -127,13 +107,8 @@ impl Hub {
                 let pause = backoff.after(Duration::ZERO, Duration::ZERO, hub.context.random.byte());
                 return hub.check_unchecked(pause, backoff, ctx);
             };
-            for session in unchecked {
-                let user = hub.unchecked.remove(&session);
-                if user.as_ref() != owners.get(&session) {
-                    for socket in hub.presence.end_session(&session) {
-                        socket.do_send(SocketOrder::Close(Reason::SignedOut));
-                    }
-                }
+            for session in hub.admissions.checked(unchecked, &owners) {
+                hub.end_session(&session);
             }
             hub.check_unchecked(Duration::ZERO, Backoff::between(Backoff::FIRST, CHECKED_WITHIN), ctx);
         }));
@@ -151,10 +126,7 @@ impl Handler<Admit> for Hub {
         };
         self.count_sockets();
         let admission = match place {
-            Ok(number) => {
-                let events = self.socket_events.get_or_insert_with(|| Arc::new(ctx.address().downgrade().recipient()));
-                Admission::new(number, access, events.clone())
-            }
+            Ok(number) => self.admissions.admission(number, access, || ctx.address().downgrade().recipient()),
             Err(refused) => return Box::pin(ready(Err(refused))),
         };
         let answered = timeout(ANSWERED_WITHIN, self.ask(user.clone(), session.clone(), ctx));

@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 use super::{
     AlarmPushed, DrillError, DrillOutcome, FindRaid, Hub, StartDrill, ToConnection, finding::FoundPairing,
-    passing_on::check, remote_commands::CARRIED_OUT_WITHIN,
+    nodes::remote_commands::CARRIED_OUT_WITHIN, passing_on::check,
 };
 use crate::{
     db::{

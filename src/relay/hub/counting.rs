@@ -1,5 +1,7 @@
 //! Counts the links.
 
+pub mod link_counts;
+
 use actix::prelude::*;
 
 use super::{CountLinks, Hub, LinkCounts};

@@ -6,7 +6,7 @@ use actix::prelude::*;
 use futures_util::{StreamExt as _, future::join_all, stream};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Drain, EndLinks, Hub, Reason, SocketOrder, StopConnection, handing_over::SENT_WITHIN};
+use super::{Drain, EndLinks, Hub, Reason, SocketOrder, StopConnection, nodes::handing_over::SENT_WITHIN};
 
 /// Longest time between two closes: the clients come back one after the other, too, and not all at once.
 const APART: Duration = Duration::from_millis(10);
@@ -46,7 +46,7 @@ impl Handler<EndLinks> for Hub {
 
     fn handle(&mut self, _: EndLinks, _: &mut Self::Context) -> Self::Result {
         self.ending = true;
-        if self.owned.is_some() {
+        if self.nodes.is_some() {
             let by = Instant::now() + SENT_WITHIN;
             let handed_over = self.connections.iter().map(|(server, known)| self.hand_over(server.clone(), known, by));
             let handed_over = stream::iter(handed_over.collect::<Vec<_>>()).buffer_unordered(HANDED_OVER_AT_ONCE);

@@ -61,7 +61,7 @@ impl Hub {
     /// The users who may watch, by the last answer of the database.
     pub(super) fn known_allowed(&self, server: &ServerId) -> Option<&AllowedUsers> {
         let here = self.connections.get(server).and_then(|known| known.allowed.as_ref());
-        here.or_else(|| self.remote.as_ref()?.allowed(server))
+        here.or_else(|| self.nodes.as_ref()?.remote.allowed(server))
     }
 }
 

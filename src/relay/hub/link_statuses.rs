@@ -6,7 +6,7 @@ use actix::{fut::ready, prelude::*};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::{Hub, LinkStatus, LinkStatuses, online::of_none, remote_commands::READ_WITHIN};
+use super::{Hub, LinkStatus, LinkStatuses, nodes::remote_commands::READ_WITHIN, online::of_none};
 use crate::{
     db::held_parts::{self, PartHolder},
     domain::{
@@ -25,7 +25,7 @@ impl Hub {
 
     /// The links of these servers for another node, which takes this one for theirs: some may have passed on.
     pub(super) fn links_for_another(&self, servers: &[ServerId]) -> HashMap<ServerId, LinkStatus> {
-        let is_here = |server: &ServerId| self.owned.as_ref().is_some_and(|owned| owned.fence(server).is_some());
+        let is_here = |server: &ServerId| self.nodes.as_ref().is_some_and(|nodes| nodes.owned.fence(server).is_some());
         let elsewhere = servers.iter().filter(|server| !is_here(server));
         let mut links: HashMap<_, _> = elsewhere.map(|server| (server.clone(), self.unknown_link())).collect();
         links.extend(self.known_links(servers));
@@ -39,7 +39,7 @@ impl Hub {
 
     /// True if another node has this server, or none has.
     pub(super) fn is_elsewhere(&self, server: &ServerId) -> bool {
-        self.owned.as_ref().is_some_and(|owned| owned.part(server).is_some() && owned.fence(server).is_none())
+        self.nodes.as_ref().is_some_and(|nodes| nodes.part_elsewhere(server).is_some())
     }
 }
 
@@ -48,9 +48,10 @@ impl Handler<LinkStatuses> for Hub {
 
     fn handle(&mut self, LinkStatuses { servers }: LinkStatuses, _: &mut Self::Context) -> Self::Result {
         let mut known = self.known_links(&servers);
-        let elsewhere = servers.into_iter().filter(|server| !known.contains_key(server) && self.is_elsewhere(server));
+        let part_elsewhere = |server: &ServerId| self.nodes.as_ref()?.part_elsewhere(server);
+        let unknown = servers.into_iter().filter(|server| !known.contains_key(server));
         let elsewhere: Vec<(ServerId, PartId)> =
-            elsewhere.filter_map(|server| Some((server.clone(), self.owned.as_ref()?.part(&server)?))).collect();
+            unknown.filter_map(|server| part_elsewhere(&server).map(|part| (server, part))).collect();
         if elsewhere.is_empty() {
             return Box::pin(ready(known));
         }

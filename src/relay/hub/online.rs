@@ -9,7 +9,10 @@ use actix::prelude::*;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
-use super::{Hub, OnlineUsers, remote_commands::READ_WITHIN};
+use super::{
+    Hub, OnlineUsers,
+    nodes::{SeveralNodes, remote_commands::READ_WITHIN},
+};
 use crate::{
     domain::ids::{ServerId, UserId},
     relay::remote::{
@@ -36,7 +39,7 @@ impl Hub {
 
     /// The processes of the other nodes that live.
     pub(super) fn other_processes(&self) -> BTreeSet<String> {
-        self.owned.as_ref().map(|owned| owned.ownership.other_processes()).unwrap_or_default()
+        self.nodes.as_ref().map(|nodes| nodes.owned.ownership.other_processes()).unwrap_or_default()
     }
 
     /// Lets the other nodes know who has several sockets here, so that they count them.
@@ -44,7 +47,7 @@ impl Hub {
         let processes = self.other_processes();
         self.presence.keep_only(&processes);
         let several = self.presence.several();
-        let Some(remote) = &mut self.remote else { return };
+        let Some(SeveralNodes { remote, .. }) = &mut self.nodes else { return };
         let is_sent =
             |(sent, at): &(Vec<(UserId, usize)>, Instant)| *sent == several && at.elapsed() < SENT_AGAIN_AFTER;
         if remote.sockets_sent.as_ref().is_some_and(is_sent) {

@@ -1,5 +1,7 @@
 //! Sends a user's browsers the news of their helper devices.
 
+pub mod pairing_news;
+
 use actix::prelude::*;
 
 use super::{Hub, PairingNews, SocketOrder, online::of_none};

@@ -4,7 +4,7 @@ use actix::{fut::ready, prelude::*};
 
 use super::{
     BudgetExhausted, Hub,
-    remote_commands::RemoteCommand,
+    nodes::remote_commands::RemoteCommand,
     to_connection::{ForNodes, ForOtherNodes, NotPermitted, ToConnection},
 };
 use crate::{
@@ -106,7 +106,7 @@ where
     fn handle(&mut self, ToConnection { server, message }: ToConnection<M>, ctx: &mut Self::Context) {
         match self.connections.get(&server) {
             Some(connection) => connection.address.do_send(message),
-            None if self.others.is_some() => match message.for_others(&server) {
+            None if self.nodes.is_some() => match message.for_others(&server) {
                 ForNodes::News(news) => self.share(news, ctx),
                 ForNodes::Line(line) => self.say_elsewhere(server, line, ctx),
             },

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use actix::prelude::*;
 
-use super::{Hub, PlayerSeen, PlayersSeen, remote_commands::READ_WITHIN};
+use super::{Hub, PlayerSeen, PlayersSeen, nodes::remote_commands::READ_WITHIN};
 use crate::{
     domain::ids::{PartId, ServerId},
     relay::remote::remote_question::{RemotePlayer, RemoteQuestion},
@@ -21,7 +21,7 @@ impl Handler<PlayersSeen> for Hub {
                 Some(connection) => connection.do_send(seen),
                 None => {
                     let PlayerSeen { server, event } = seen;
-                    if let Some(part) = self.owned.as_ref().and_then(|owned| owned.part(&server)) {
+                    if let Some(part) = self.nodes.as_ref().and_then(|nodes| nodes.owned.part(&server)) {
                         elsewhere.entry(part).or_default().push((server, event.into()));
                     }
                 }

@@ -17,12 +17,12 @@ impl Hub {
     /// This server is paired, perhaps once more.
     pub(super) fn paired(&mut self, ServerPaired { server, changed }: ServerPaired, ctx: &mut Context<Self>) {
         self.recent.pair(&server);
-        if self.owned.is_some() {
+        if self.nodes.is_some() {
             self.read_places(ctx);
         }
         match self.connections.get(&server).filter(|known| known.address.connected()) {
             // The read that has just begun finds the change.
-            Some(_) if changed && self.owned.is_some() => {}
+            Some(_) if changed && self.nodes.is_some() => {}
             Some(connection) => connection.address.do_send(RetryLink { changed }),
             // A new connection reads its credentials anyway; one that waits for a watcher starts with that.
             None if self.context.game.link_policy == GameLinkPolicy::Always => {

@@ -3,6 +3,7 @@
 use std::{cell::Cell, collections::BTreeSet};
 
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::{

@@ -11,7 +11,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Hub, push_session_reads::ReadPushSession, to_connection::NotPermitted};
+use super::super::{Hub, to_connection::NotPermitted};
+use super::{SeveralNodes, push_session_reads::ReadPushSession};
 use crate::{
     db::held_parts::{self, PartHolder},
     domain::ids::{PartId, ServerId},
@@ -33,9 +34,9 @@ use crate::{
 };
 
 /// The other node has its deadline for the game server, and the messages their way.
-pub(super) const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(2).saturating_add(COMMAND_DEADLINE);
+pub(in super::super) const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(2).saturating_add(COMMAND_DEADLINE);
 /// Wait for the answer to a question about what is known.
-pub(super) const READ_WITHIN: Duration = Duration::from_millis(800);
+pub(in super::super) const READ_WITHIN: Duration = Duration::from_millis(800);
 /// Wait for a line that a channel says, which has its turn first.
 const SAID_WITHIN: Duration = Duration::from_secs(30);
 /// Wait for the database, which may say who has a server.
@@ -93,7 +94,7 @@ remote_command!(BudgetExhausted: Self { .. } => RemoteQuestion::Budget, RemoteAn
 
 /// Reasons why another node has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoAnswer {
+pub(in super::super) enum NoAnswer {
     /// No node is to have what is asked for, or this one has it: nothing was done.
     NoNode,
     /// The part is on its way to a node, still after a moment: nothing was done.
@@ -106,7 +107,7 @@ pub(super) enum NoAnswer {
 
 impl NoAnswer {
     /// The answer to a question that is this where no node is to have what is asked for.
-    pub(super) fn if_none<T>(self, none: T) -> Result<T, Unanswered> {
+    pub(in super::super) fn if_none<T>(self, none: T) -> Result<T, Unanswered> {
         match self {
             Self::NoNode => Ok(none),
             Self::Moving | Self::NotAsked | Self::Lost => Err(Unanswered),
@@ -115,11 +116,11 @@ impl NoAnswer {
 }
 
 /// An answer, or why there is none.
-pub(super) type NodeAnswer = Result<RemoteAnswer, NoAnswer>;
+pub(in super::super) type NodeAnswer = Result<RemoteAnswer, NoAnswer>;
 
 impl Hub {
     /// Has the node that has this server carry out a command; `lost` if its answer does not come.
-    pub(super) fn command_elsewhere<M, T, E>(
+    pub(in super::super) fn command_elsewhere<M, T, E>(
         &mut self,
         server: ServerId,
         command: M,
@@ -140,7 +141,7 @@ impl Hub {
 
     /// The answer of the game connection to a question about what it knows, here or at another node; without one, that of
     /// `without`.
-    pub(super) fn read_connection<M>(
+    pub(in super::super) fn read_connection<M>(
         &mut self,
         server: ServerId,
         question: M,
@@ -165,14 +166,16 @@ impl Hub {
     }
 
     /// The answer of the node that has this server.
-    pub(super) fn ask_elsewhere(
+    pub(in super::super) fn ask_elsewhere(
         &mut self,
         server: ServerId,
         question: RemoteQuestion,
         within: Duration,
     ) -> ResponseActFuture<Self, NodeAnswer> {
-        let part = match &self.owned {
-            Some(owned) if owned.fence(&server).is_none() => owned.part(&server).ok_or(NoAnswer::NotAsked),
+        let part = match &self.nodes {
+            Some(SeveralNodes { owned, .. }) if owned.fence(&server).is_none() => {
+                owned.part(&server).ok_or(NoAnswer::NotAsked)
+            }
             _ => Err(NoAnswer::NoNode),
         };
         match part {
@@ -223,7 +226,7 @@ impl Hub {
 
     /// True if this node has this part.
     fn has(&self, part: &PartId) -> bool {
-        self.owned.as_ref().is_some_and(|owned| owned.ownership.fence(part).is_some())
+        self.nodes.as_ref().is_some_and(|nodes| nodes.owned.ownership.fence(part).is_some())
     }
 
     fn ask_holder(
@@ -242,7 +245,7 @@ impl Hub {
                 Ok(Ok(None)) => Err(NoAnswer::NoNode),
                 // While the database is away, nothing passes on.
                 Ok(Err(_)) | Err(_) => {
-                    let known = hub.remote.as_mut().and_then(|remote| Some(remote.feed(&server)?.owner.clone()));
+                    let known = hub.nodes.as_mut().and_then(|nodes| Some(nodes.remote.feed(&server)?.owner.clone()));
                     known.ok_or(NoAnswer::NotAsked)
                 }
             };
@@ -260,13 +263,13 @@ impl Hub {
     }
 
     /// Sends a question to another process; `None` if that is this one.
-    pub(super) fn send_question(
+    pub(in super::super) fn send_question(
         &mut self,
         server: ServerId,
         process: &str,
         question: RemoteQuestion,
     ) -> Option<oneshot::Receiver<RemoteAnswer>> {
-        let remote = self.remote.as_mut().filter(|remote| remote.process != process)?;
+        let SeveralNodes { remote, .. } = self.nodes.as_mut().filter(|nodes| nodes.remote.process != process)?;
         let id = u64::from_le_bytes(self.context.random.bytes());
         let (answer, answered) = oneshot::channel();
         remote.asked.retain(|_, asked| !asked.is_closed());
@@ -275,13 +278,13 @@ impl Hub {
         Some(answered)
     }
 
-    pub(super) fn mail(&self, to: &str, server: ServerId, content: RemoteContent) {
+    pub(in super::super) fn mail(&self, to: &str, server: ServerId, content: RemoteContent) {
         self.mail_frame(to, server, content, &[]);
     }
 
     /// Sends a message with the text of a frame.
-    pub(super) fn mail_frame(&self, to: &str, server: ServerId, content: RemoteContent, frame: &[u8]) {
-        let Some(remote) = &self.remote else { return };
+    pub(in super::super) fn mail_frame(&self, to: &str, server: ServerId, content: RemoteContent, frame: &[u8]) {
+        let Some(SeveralNodes { remote, .. }) = &self.nodes else { return };
         let message = RemoteMessage { server, from: remote.process.clone(), content };
         let id = u64::from_le_bytes(self.context.random.bytes());
         message.write(frame, id).into_iter().for_each(|part| remote.outbox.send(to, part));
@@ -297,7 +300,7 @@ impl Hub {
     ) -> Option<RemoteContent> {
         match content {
             RemoteContent::Answer { id, answer } => {
-                if let Some(asked) = self.remote.as_mut().and_then(|remote| remote.asked.remove(&id)) {
+                if let Some(asked) = self.nodes.as_mut().and_then(|nodes| nodes.remote.asked.remove(&id)) {
                     // Its caller may wait no longer.
                     drop(asked.send(answer));
                 }
@@ -341,8 +344,8 @@ impl Hub {
             }
             RemoteQuestion::PushSession { user } => {
                 let is_here = self.has(&push_session(&user));
-                let here = self.remote.as_ref().filter(|_| is_here);
-                let sessions = here.and_then(|remote| remote.push_sessions.clone());
+                let here = self.nodes.as_ref().filter(|_| is_here);
+                let sessions = here.and_then(|nodes| nodes.remote.push_sessions.clone());
                 return Box::pin(async move {
                     let Some(sessions) = sessions else { return RemoteAnswer::NotHere };
                     let session = sessions.send(ReadPushSession { user }).await;
@@ -358,7 +361,7 @@ impl Hub {
         match connection {
             Some(connection) => Box::pin(answer_of(connection, server.clone(), question)),
             None => {
-                let is_here = self.owned.as_ref().is_some_and(|owned| owned.fence(server).is_some());
+                let is_here = self.nodes.as_ref().is_some_and(|nodes| nodes.owned.fence(server).is_some());
                 let answer = if is_here { answer_of_none(&question) } else { RemoteAnswer::NotHere };
                 Box::pin(async move { answer })
             }
@@ -366,7 +369,7 @@ impl Hub {
     }
 
     /// Has the node of this server say a line for a channel.
-    pub(super) fn say_elsewhere(&mut self, server: ServerId, line: SayForChannel, ctx: &mut Context<Self>) {
+    pub(in super::super) fn say_elsewhere(&mut self, server: ServerId, line: SayForChannel, ctx: &mut Context<Self>) {
         let SayForChannel { line, answer } = line;
         let answered = self.ask_elsewhere(server, RemoteQuestion::SayForChannel { line }, SAID_WITHIN);
         ctx.spawn(answered.map(|answered, _, _| {

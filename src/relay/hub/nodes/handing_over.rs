@@ -22,7 +22,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Hub, LiveConnection, handed_servers::HandedRight};
+use super::super::{Hub, LiveConnection};
+use super::{SeveralNodes, handed_servers::HandedRight};
 use crate::{
     cluster::node_mail::count_lost,
     domain::ids::ServerId,
@@ -33,19 +34,20 @@ use crate::{
 };
 
 /// Time in which a memory has to find room. A drain gives links no more.
-pub(super) const SENT_WITHIN: Duration = Duration::from_secs(2);
+pub(in super::super) const SENT_WITHIN: Duration = Duration::from_secs(2);
 
 impl Hub {
     /// Ends the game connection of a server, and sends its memory, by then, to the node that is to have the server next.
-    pub(super) fn hand_over(
+    pub(in super::super) fn hand_over(
         &self,
         server: ServerId,
         known: &LiveConnection,
         by: Instant,
     ) -> impl Future<Output = ()> + use<> {
-        let owned = self.owned.as_ref().zip(known.fence.as_ref());
-        let next = owned.and_then(|(owned, right)| owned.next_process(&server, right));
-        let way = self.remote.as_ref().map(|remote| (remote.outbox.clone(), remote.process.clone())).zip(next);
+        let nodes = self.nodes.as_ref();
+        let next = nodes.zip(known.fence.as_ref());
+        let next = next.and_then(|(nodes, right)| nodes.owned.next_process(&server, right));
+        let way = nodes.map(|SeveralNodes { remote, .. }| (remote.outbox.clone(), remote.process.clone())).zip(next);
         let right = known.fence.as_ref().map(|right| (right.part.clone(), right.number));
         let id = u64::from_le_bytes(self.context.random.bytes());
         let connection = known.address.clone();
@@ -66,8 +68,8 @@ impl Hub {
             if known.fence.as_ref().is_some_and(|right| before.is_before(right)) {
                 known.address.do_send(TakeOver(memory));
             }
-        } else if let Some(remote) = &mut self.remote
-            && !remote.handed.keep(server, before, memory, Instant::now())
+        } else if let Some(nodes) = &mut self.nodes
+            && !nodes.remote.handed.keep(server, before, memory, Instant::now())
         {
             count_lost();
         }

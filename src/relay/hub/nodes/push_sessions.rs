@@ -3,9 +3,8 @@
 use actix::{fut::ready, prelude::*};
 use serde_json::Value;
 
+use super::super::{Hub, online::of_none};
 use super::{
-    Hub,
-    online::of_none,
     push_session_reads::{PushSessionsAt, ReadPushSession},
     remote_commands::READ_WITHIN,
 };
@@ -21,8 +20,8 @@ impl Handler<PushSessionsAt> for Hub {
     type Result = ();
 
     fn handle(&mut self, PushSessionsAt(sessions): PushSessionsAt, _: &mut Self::Context) {
-        if let Some(remote) = &mut self.remote {
-            remote.push_sessions = Some(sessions);
+        if let Some(nodes) = &mut self.nodes {
+            nodes.remote.push_sessions = Some(sessions);
         }
     }
 }
@@ -33,7 +32,7 @@ impl Handler<ReadPushSession> for Hub {
 
     fn handle(&mut self, ReadPushSession { user }: ReadPushSession, _: &mut Self::Context) -> Self::Result {
         let part = push_session(&user);
-        let is_elsewhere = self.owned.as_ref().is_some_and(|owned| owned.ownership.fence(&part).is_none());
+        let is_elsewhere = self.nodes.as_ref().is_some_and(|nodes| nodes.owned.ownership.fence(&part).is_none());
         if !is_elsewhere {
             return Box::pin(ready(Ok(Value::Null)));
         }

@@ -8,7 +8,8 @@ use actix::prelude::*;
 use chrono::TimeDelta;
 use tokio::time::Instant;
 
-use super::{Hub, ServerPaired, ServerRemoved};
+use super::super::{Hub, ServerPaired, ServerRemoved};
+use super::SeveralNodes;
 use crate::{
     db::{
         engine::error::DbError,
@@ -35,8 +36,8 @@ const KEPT: TimeDelta = TimeDelta::minutes(5);
 
 impl Hub {
     /// Stores news for other nodes, if there are any.
-    pub(super) fn share(&mut self, news: NodeNews, ctx: &mut Context<Self>) {
-        let Some(others) = &mut self.others else { return };
+    pub(in super::super) fn share(&mut self, news: NodeNews, ctx: &mut Context<Self>) {
+        let Some(SeveralNodes { others, .. }) = &mut self.nodes else { return };
         let id = self.context.random.id(self.context.clock.now());
         if !others.keep(id, news) {
             log::error!("other nodes do not hear of what users do here: the database has taken nothing for too long");
@@ -45,7 +46,7 @@ impl Hub {
     }
 
     fn write_news(&mut self, ctx: &mut Context<Self>) {
-        let Some(others) = &mut self.others else { return };
+        let Some(SeveralNodes { others, .. }) = &mut self.nodes else { return };
         let (next, node) = (others.next(), others.process.clone());
         if next.is_empty() || std::mem::replace(&mut others.is_writing, true) {
             return;
@@ -53,7 +54,7 @@ impl Hub {
         let (pool, now, count) = (self.context.pool.clone(), self.context.clock.now(), next.len());
         let write = async move { pool.write(move |db| node_news::add(db, &node, &next, now)).await };
         ctx.spawn(write.into_actor(self).map(move |written: Result<(), DbError>, hub, ctx| {
-            let Some(others) = &mut hub.others else { return };
+            let Some(SeveralNodes { others, .. }) = &mut hub.nodes else { return };
             others.is_writing = false;
             match written {
                 Ok(()) => {
@@ -70,11 +71,11 @@ impl Hub {
 
     /// Shares what waits, and reads the news of other nodes; one read at a time.
     pub(super) fn read_news(&mut self, ctx: &mut Context<Self>) {
-        for WrongGuess { what, from } in self.guesses.iter().flat_map(|guesses| guesses.take_made()).collect::<Vec<_>>()
-        {
+        let Some(SeveralNodes { guesses, .. }) = &self.nodes else { return };
+        for WrongGuess { what, from } in guesses.take_made() {
             self.share(NodeNews::WrongGuess { what, from }, ctx);
         }
-        let Some(others) = &mut self.others else { return };
+        let Some(SeveralNodes { others, .. }) = &mut self.nodes else { return };
         if std::mem::replace(&mut others.is_reading, true) {
             return;
         }
@@ -84,7 +85,7 @@ impl Hub {
     }
 
     fn news_read(&mut self, read: Result<Vec<StoredNews>, DbError>, ctx: &mut Context<Self>) {
-        let Some(others) = &mut self.others else { return };
+        let Some(SeveralNodes { others, .. }) = &mut self.nodes else { return };
         others.is_reading = false;
         let (all, now) = match read {
             Ok(all) => (all, Instant::now()),
@@ -97,7 +98,7 @@ impl Hub {
         if is_due {
             self.check_all(now, ctx);
         }
-        let servers = self.others.as_mut().map_or_else(Vec::new, |others| others.unchecked());
+        let servers = self.nodes.as_mut().map_or_else(Vec::new, |nodes| nodes.others.unchecked());
         for server in servers {
             self.access_changed(server, ctx);
         }
@@ -108,10 +109,10 @@ impl Hub {
         for (session, user) in self.presence.users_of_sessions() {
             self.check_later(user, session, ctx);
         }
+        let Some(SeveralNodes { others, remote, .. }) = &mut self.nodes else { return };
         let watched = self.connections.iter().filter(|(_, known)| known.allowed.is_some());
-        let elsewhere = self.remote.iter().flat_map(|remote| remote.feeds.keys());
-        let watched: Vec<ServerId> = watched.map(|(server, _)| server).chain(elsewhere).cloned().collect();
-        let Some(others) = &mut self.others else { return };
+        let watched = watched.map(|(server, _)| server).chain(remote.feeds.keys());
+        let watched: Vec<ServerId> = watched.cloned().collect();
         others.check(watched, now);
         let (pool, node, now) = (self.context.pool.clone(), others.process.clone(), self.context.clock.now());
         let purge = async move { pool.write(move |db| node_news::purge(db, &node, now - KEPT)).await };
@@ -142,7 +143,9 @@ impl Hub {
                 self.pass(&server, ShowAcknowledgement { incident, user, at });
             }
             NodeNews::WrongGuess { what, from } => {
-                self.guesses.iter().for_each(|guesses| guesses.heard(WrongGuess { what: what.clone(), from }));
+                if let Some(nodes) = &self.nodes {
+                    nodes.guesses.heard(WrongGuess { what, from });
+                }
             }
             NodeNews::Unknown => {}
         }

@@ -9,9 +9,8 @@ use actix::prelude::*;
 use chrono::TimeDelta;
 use tokio::time::Instant;
 
-use super::{
-    Hub, RetryLink, handing_over::SENT_WITHIN, online, owned_servers::PlaceChanges, sharing_news, watching_remotely,
-};
+use super::super::{Hub, RetryLink, online};
+use super::{SeveralNodes, handing_over::SENT_WITHIN, owned_servers::PlaceChanges, sharing_news, watching_remotely};
 use crate::{
     config::GameLinkPolicy,
     db::{
@@ -44,16 +43,16 @@ const ALARMS_AT_ONCE: i64 = 1_000;
 impl Hub {
     /// The context of a game connection of this server, and the right by which it writes; `None`: another node has the
     /// server, or none has.
-    pub(super) fn context_of(&mut self, server: &ServerId) -> Option<(Arc<RelayContext>, Option<Fence>)> {
-        let Some(owned) = &mut self.owned else { return Some((self.context.clone(), None)) };
+    pub(in super::super) fn context_of(&mut self, server: &ServerId) -> Option<(Arc<RelayContext>, Option<Fence>)> {
+        let Some(SeveralNodes { owned, .. }) = &mut self.nodes else { return Some((self.context.clone(), None)) };
         let fence = owned.fence(server)?;
         let right = Fence::clone(&fence);
         Some((owned.context(fence, &self.context), Some(right)))
     }
 
     /// Opens and ends game connections from now on, as parts come and go.
-    pub(super) fn follow_parts(&mut self, ctx: &mut Context<Self>) {
-        let Some(owned) = &self.owned else { return };
+    pub(in super::super) fn follow_parts(&mut self, ctx: &mut Context<Self>) {
+        let Some(SeveralNodes { owned, .. }) = &self.nodes else { return };
         self.await_parts(owned.ownership.clone(), ctx);
         self.read_places(ctx);
         ctx.run_interval(READ_EVERY, Self::read_places);
@@ -80,7 +79,7 @@ impl Hub {
 
     /// Ends the game connections of servers that this node has no longer, and opens those of servers that it has now.
     fn take_parts(&mut self, ctx: &mut Context<Self>) {
-        let Some(owned) = &mut self.owned else { return };
+        let Some(SeveralNodes { owned, .. }) = &mut self.nodes else { return };
         owned.forget_unused();
         let is_lost = |server: &ServerId, right: Option<&Fence>| owned.fence(server).as_deref() != right;
         let lost = self.connections.iter().filter(|(server, known)| is_lost(server, known.fence.as_ref()));
@@ -91,10 +90,9 @@ impl Hub {
                 ctx.spawn(self.hand_over(server, &known, Instant::now() + SENT_WITHIN).into_actor(self));
             }
         }
-        let Some(owned) = &self.owned else { return };
-        if let Some(remote) = &mut self.remote {
-            remote.end_feeds(|server, _| owned.fence(server).is_some());
-        }
+        let Some(nodes) = &mut self.nodes else { return };
+        nodes.end_feeds_of_own();
+        let owned = &nodes.owned;
         // Also of one that was about to be started again.
         self.link_statuses.retain(|server, _| owned.fence(server).is_some());
         if self.context.game.link_policy == GameLinkPolicy::Always {
@@ -107,11 +105,9 @@ impl Hub {
     }
 
     /// Reads the places of servers; one read at a time.
-    pub(super) fn read_places(&mut self, ctx: &mut Context<Self>) {
-        if let Some(remote) = &mut self.remote {
-            remote.handed.forget_old(Instant::now());
-        }
-        let Some(owned) = &mut self.owned else { return };
+    pub(in super::super) fn read_places(&mut self, ctx: &mut Context<Self>) {
+        let Some(SeveralNodes { owned, remote, .. }) = &mut self.nodes else { return };
+        remote.handed.forget_old(Instant::now());
         if !owned.reading.begin() {
             return;
         }
@@ -122,7 +118,7 @@ impl Hub {
     }
 
     fn places_read(&mut self, places: Result<Vec<ServerPlace>, DbError>, all: bool, ctx: &mut Context<Self>) {
-        let Some(owned) = &mut self.owned else { return };
+        let Some(SeveralNodes { owned, .. }) = &mut self.nodes else { return };
         let again = owned.reading.end();
         match places {
             Ok(places) => {
@@ -150,21 +146,18 @@ impl Hub {
     /// Delivers the alarms of this node's servers that wait for their incident. One that is on its way already is dropped by
     /// its game connection.
     fn look_for_alarms(&mut self, ctx: &mut Context<Self>) {
-        let Some(owned) = &mut self.owned else { return };
+        let Some(SeveralNodes { owned, .. }) = &mut self.nodes else { return };
         if std::mem::replace(&mut owned.looks_for_alarms, true) {
             return;
         }
         let (pool, after) = (self.context.pool.clone(), owned.alarms_after.take());
         let waiting = async move { pool.read(move |db| alarms::all_waiting(db, after, ALARMS_AT_ONCE)).await };
         ctx.spawn(waiting.into_actor(self).map(|waiting, hub, ctx| {
-            if let Some(owned) = &mut hub.owned {
-                owned.looks_for_alarms = false;
-            }
+            let Some(SeveralNodes { owned, .. }) = &mut hub.nodes else { return };
+            owned.looks_for_alarms = false;
             match waiting {
                 Ok(WaitingPage { pushes, last }) => {
-                    if let Some(owned) = &mut hub.owned {
-                        owned.alarms_after = last;
-                    }
+                    owned.alarms_after = last;
                     for (server, push) in pushes {
                         if let Some(connection) = hub.connection(&server, false, ctx) {
                             let (alarm, received_at) = (PushedAlarm::from(push), ReceivedAt::now());

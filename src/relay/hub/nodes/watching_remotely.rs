@@ -6,7 +6,8 @@ use actix::{fut::ready, prelude::*};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::{Hub, finding::FindAnswer, handed_servers::HandedRight, remote_servers::KnownFeed};
+use super::super::{Hub, finding::FindAnswer};
+use super::{SeveralNodes, handed_servers::HandedRight, remote_servers::KnownFeed};
 use crate::{
     cluster::node_mail::count_lost,
     db::held_parts::{self, PartHolder},
@@ -31,7 +32,7 @@ pub(super) const GONE_EVERY: Duration = Duration::from_secs(1);
 impl Hub {
     /// Takes the messages of other nodes from now on. Call it once.
     pub(super) fn follow_mail(&mut self, ctx: &mut Context<Self>) {
-        if let Some(inbox) = self.remote.as_mut().and_then(|remote| remote.inbox.take()) {
+        if let Some(inbox) = self.nodes.as_mut().and_then(|nodes| nodes.remote.inbox.take()) {
             self.await_mail(inbox, ctx);
         }
     }
@@ -54,7 +55,7 @@ impl Hub {
     }
 
     fn receive(&mut self, message: Bytes, ctx: &mut Context<Self>) {
-        let Some(remote) = &mut self.remote else { return };
+        let Some(SeveralNodes { remote, .. }) = &mut self.nodes else { return };
         let Some(message) = remote.parts.take(message) else { return };
         let Some((RemoteMessage { server, from, content }, frame)) = RemoteMessage::read(message) else {
             metrics::counter!("companion_node_messages_unreadable_total").increment(1);
@@ -70,7 +71,7 @@ impl Hub {
         if content.is_of_watcher() {
             return self.watched_by(server, from, content, ctx);
         }
-        let known = self.remote.as_mut().and_then(|remote| remote.feed(&server));
+        let known = self.nodes.as_mut().and_then(|nodes| nodes.remote.feed(&server));
         if let Some(known) = known.filter(|known| known.owner == from) {
             let is_alarm = matches!(content, RemoteContent::Alarm { .. });
             match known.feed.try_send(FromOwner { content, frame }) {
@@ -85,7 +86,7 @@ impl Hub {
     /// Passes on the message of another node whose sockets watch this server.
     fn watched_by(&mut self, server: ServerId, from: String, content: RemoteContent, ctx: &mut Context<Self>) {
         let connection = self.connection(&server, false, ctx);
-        let Some(remote) = &mut self.remote else { return };
+        let Some(SeveralNodes { remote, .. }) = &mut self.nodes else { return };
         let Some(connection) = connection else {
             let content = RemoteContent::NotHere;
             let message = RemoteMessage { server, from: remote.process.clone(), content };
@@ -113,13 +114,18 @@ impl Hub {
     }
 
     /// Finds the node that has this server, and the feed from there.
-    pub(super) fn find_elsewhere(&mut self, server: ServerId, allowed: AllowedUsers, is_of_now: bool) -> FindAnswer {
-        if let Some(known) = self.remote.as_mut().and_then(|remote| remote.feed(&server)) {
+    pub(in super::super) fn find_elsewhere(
+        &mut self,
+        server: ServerId,
+        allowed: AllowedUsers,
+        is_of_now: bool,
+    ) -> FindAnswer {
+        if let Some(known) = self.nodes.as_mut().and_then(|nodes| nodes.remote.feed(&server)) {
             known.allowed = allowed.clone();
             let feed = known.feed.clone().into();
             return Box::pin(ready(Ok(Some(FoundServer { feed, allowed, is_of_now }))));
         }
-        let Some(part) = self.owned.as_ref().and_then(|owned| owned.part(&server)) else {
+        let Some(part) = self.nodes.as_ref().and_then(|nodes| nodes.owned.part(&server)) else {
             return Box::pin(ready(Err(FindError::NoNode)));
         };
         let pool = self.context.pool.clone();
@@ -133,18 +139,17 @@ impl Hub {
 
     /// Ends the feeds from nodes that are gone, and what their sockets watch here.
     pub(super) fn forget_gone_nodes(&mut self, _: &mut Context<Self>) {
-        if let (Some(owned), Some(remote)) = (&self.owned, &mut self.remote) {
-            remote.end_feeds(|_, known| owned.ownership.is_gone(&known.owner));
-            remote.end_watches(|process| owned.ownership.is_gone(process));
+        if let Some(nodes) = &mut self.nodes {
+            nodes.forget_gone();
         }
     }
 
     /// The feed of a server that this other process has; `None` if it is this one, or is gone.
     fn feed_from(&mut self, server: ServerId, owner: &str, allowed: &AllowedUsers) -> Option<Addr<RemoteFeed>> {
-        if self.owned.as_ref().is_some_and(|owned| owned.ownership.is_gone(owner)) {
+        let SeveralNodes { owned, remote, .. } = self.nodes.as_mut()?;
+        if remote.process == owner || owned.ownership.is_gone(owner) {
             return None;
         }
-        let remote = self.remote.as_mut().filter(|remote| remote.process != owner)?;
         if let Some(known) = remote.feed(&server) {
             return Some(known.feed.clone());
         }
@@ -165,8 +170,8 @@ impl Hub {
     }
 
     /// From now on only these may watch this server of another node.
-    pub(super) fn set_remote_watchers(&mut self, server: &ServerId, allowed: &AllowedUsers) {
-        if let Some(known) = self.remote.as_mut().and_then(|remote| remote.feed(server)) {
+    pub(in super::super) fn set_remote_watchers(&mut self, server: &ServerId, allowed: &AllowedUsers) {
+        if let Some(known) = self.nodes.as_mut().and_then(|nodes| nodes.remote.feed(server)) {
             known.allowed = allowed.clone();
             known.feed.do_send(SetWatchers(allowed.clone()));
         }
