@@ -14,6 +14,8 @@ const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const START_DEADLINE = 180_000;
 /** Milliseconds that a test waits for what must come: a busy machine takes long, and a longer wait costs nothing where it comes. */
 export const PATIENCE = 120_000;
+/** Milliseconds within which a page or a session is closed. */
+const CLOSED_WITHIN = 10_000;
 
 /** Starts a demo on free ports. */
 export async function startDemo({ options = [] } = {}) {
@@ -101,8 +103,15 @@ export function useDemo({ isSideBySide = false } = {}) {
   });
   if (isSideBySide) return;
   afterEach(async () => {
-    for (const session of left) await session.close();
+    for (const session of left) await end(session);
   });
+}
+
+/** Closes a page or a session. Chromium never answers that it has closed a session one of whose pages was loading. */
+async function end(opened) {
+  /** @type {any} */ let timer;
+  const late = new Promise((resolve) => (timer = setTimeout(resolve, CLOSED_WITHIN)));
+  await Promise.race([opened.close(), late]).finally(() => clearTimeout(timer));
 }
 
 /** A browser of its own as to cookies, storage and files, signed in. */
@@ -148,5 +157,5 @@ export async function openPage(browser, demo, { path = "/", prepare = null, sess
   });
   await prepare?.(page);
   await page.goto(demo.apiUrl + path);
-  return { page, faults, close: () => (session ? page : opened).close() };
+  return { page, faults, close: () => end(session ? page : opened) };
 }

@@ -488,7 +488,9 @@ test("a player takes their data along, and erases the account", async () => {
   await data.getByRole("alert").or(data.locator(".fault:not([hidden])")).first().waitFor();
   await live(page);
   await confirm.fill(platformId);
+  const loaded = page.waitForEvent("load");
   await data.getByRole("button", { name: "Erase my account" }).click();
+  await loaded;
   await page.getByRole("link", { name: "Sign in" }).waitFor();
   await assert.rejects(demo.call("GET", "/me"), /401/);
   // The confirmation of another account was refused, and so is the page without a session.
