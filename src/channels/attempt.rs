@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 
 use crate::{
     channels::{figures, sender::Channels},
-    clients::channels::{ChannelFailure, TakenMessage},
+    clients::channels::{ChannelFailure, NOT_FOUND, TakenMessage},
     db::{
         channels::StoredChannel,
         notice_messages::SendableMessage,
@@ -21,9 +21,6 @@ use crate::{
     },
     panics::{self, Part},
 };
-
-/// Status of an answer.
-const NOT_FOUND: u16 = 404;
 
 /// An attempt, and what it says about the origin of its channel.
 pub struct Attempted {

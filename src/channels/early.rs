@@ -163,7 +163,7 @@ struct EarlySender {
     turns: LaneTurns,
     /// Alarms that the database has, and since when.
     stored: VecDeque<(Instant, EarlyAlarm)>,
-    /// Messages without a turn, and since when.
+    /// Messages without a turn, and when they were made.
     waiting: VecDeque<(Moment, SendableMessage)>,
     /// From then on the database is asked.
     asked_from: Instant,
@@ -208,6 +208,8 @@ impl EarlySender {
 
     async fn take_messages(&mut self, alarms: Vec<EarlyAlarm>, known: &RefCell<WatchersByServer>) {
         let servers = alarms.iter().map(|alarm| alarm.server.to_string()).collect();
+        // As old as the answer may be.
+        let asked_at = self.channels.clock.moment();
         let stored = self.ask(servers).await;
         let now = self.channels.clock.moment();
         let known = known.borrow();
@@ -220,7 +222,7 @@ impl EarlySender {
                 messages(alarm, watcher, changed.as_ref().unwrap_or(&watcher.rules), now.stamp)
             });
             let room = MOST_WAITING.saturating_sub(self.waiting.len());
-            self.waiting.extend(messages.take(room).map(|message| (now, message)));
+            self.waiting.extend(messages.take(room).map(|message| (asked_at, message)));
         }
     }
 
@@ -252,7 +254,7 @@ impl EarlySender {
             let lane = lane(channel);
             if !self.turns.take(lane, &channel.id, &channel.user_id, &channel.host) {
                 self.waiting.push_back((since, message));
-            } else if !changes.is_ended(server, &notice, (&channel.id(), &channel.target_hash))
+            } else if !changes.is_ended(server, &notice, (&channel.id(), &channel.target_hash), since)
                 && self.channels.early.begin_early(delivery, now)
             {
                 self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));

@@ -28,11 +28,15 @@ impl GoneChannels {
         }
     }
 
-    /// True if this target of the channel is gone, and the database may not have that yet.
+    /// True if this target of the channel is gone, and the database may not have that yet. One that took a message since is
+    /// not: another node may have stored its test.
     pub fn has(&self, channel: &StoredChannel) -> bool {
         let gone = self.lock();
         // Nearly always.
-        !gone.is_empty() && gone.contains_key(&key(channel))
+        if gone.is_empty() {
+            return false;
+        }
+        gone.get(&key(channel)).is_some_and(|since| channel.accepted_at.is_none_or(|taken_at| taken_at <= since.stamp))
     }
 
     /// The database has it, or the target is used again.
@@ -71,7 +75,9 @@ mod tests {
         assert_eq!([gone.has(&target("old")), gone.has(&target("new"))], [true, false]);
         gone.forget(&target("new"));
         gone.forget_old(at(86_399));
-        assert!(gone.has(&target("old")));
+        let taken_at = |second| StoredChannel { accepted_at: Some(at(second).stamp), ..target("old") };
+        let has = [target("old"), taken_at(0), taken_at(1)].map(|channel| gone.has(&channel));
+        assert_eq!(has, [true, true, false], "its test was taken at another node");
         gone.forget(&target("old"));
         assert!(!gone.has(&target("old")));
         gone.note(&target("old"), at(0));

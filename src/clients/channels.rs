@@ -37,6 +37,8 @@ const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
 const ANSWER_BYTES: usize = 16 * 1024;
 /// Characters of a receipt.
 const RECEIPT: usize = 64;
+/// Status of the answer to a message that edits one which is not there.
+pub const NOT_FOUND: u16 = 404;
 /// Longest pause that another side may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
 
@@ -162,6 +164,10 @@ impl ChannelClient {
         let format = Format { id, notice, vapid, contact: &self.contact, salt: self.random.bytes(), now };
         let request = format.message(target).ok_or(ChannelFault::Rejected)?;
         let failure = match self.post(lane, id, target.kind(), request).await {
+            // Someone has deleted the message that is to be edited, and not its channel.
+            Err(failure) if notice.replaces.is_some() && failure.status == Some(NOT_FOUND) => {
+                return Err(ChannelFailure { fault: ChannelFault::Refused, ..failure });
+            }
             Err(failure) if !failure.fault.is_transient() => failure,
             done => return done,
         };

@@ -96,9 +96,11 @@ impl KnownChanges {
         self.acknowledged.known.contains(notice) || self.kept.known.contains(notice)
     }
 
-    /// True if this way has ended, and that is not read yet, or a message may wait that was made before.
-    fn has_ended(&self, way: EndedWay) -> bool {
-        self.ended.contains_key(&way)
+    /// True if this way has ended for a message that was made then: no reading had that. A later reading may have found that
+    /// it is used again, also at another node.
+    fn has_ended(&self, way: EndedWay, made_at: Moment) -> bool {
+        let ended = self.ended.get(&way);
+        ended.is_some_and(|since| since.read_at.is_none_or(|read_at| made_at <= read_at))
     }
 
     /// True if this way has ended, and that is not read yet.
@@ -165,14 +167,20 @@ impl EarlyChanges {
             || known.ends_unread(EndedWay::Guest(server.clone(), user.clone()))
     }
 
-    /// True if no message of the notice may be sent by the channel to this target (its SHA-256) any longer.
-    pub fn is_ended(&self, server: &ServerId, notice: &NoticeKey, (channel, target): (&ChannelId, &str)) -> bool {
+    /// True if no message of the notice that was made then may be sent by the channel to this target (its SHA-256) any longer.
+    pub fn is_ended(
+        &self,
+        server: &ServerId,
+        notice: &NoticeKey,
+        (channel, target): (&ChannelId, &str),
+        made_at: Moment,
+    ) -> bool {
         let known = self.lock();
         known.is_acknowledged(notice)
-            || known.has_ended(EndedWay::Channel(channel.clone()))
-            || known.has_ended(EndedWay::Target(channel.clone(), target.to_owned()))
-            || known.has_ended(EndedWay::User(notice.user.clone()))
-            || known.has_ended(EndedWay::Guest(server.clone(), notice.user.clone()))
+            || known.has_ended(EndedWay::Channel(channel.clone()), made_at)
+            || known.has_ended(EndedWay::Target(channel.clone(), target.to_owned()), made_at)
+            || known.has_ended(EndedWay::User(notice.user.clone()), made_at)
+            || known.has_ended(EndedWay::Guest(server.clone(), notice.user.clone()), made_at)
     }
 
     /// The rules that were set since; `None`: none were.
@@ -227,7 +235,10 @@ mod tests {
         let changes = EarlyChanges::default();
         let (server, channel) = (ServerId::from("server"), ChannelId::from("channel"));
         let notice = |user: &str| NoticeKey { incident: "raid".to_owned(), user: user.into() };
-        let is_ended = |user: &str, to: (&ChannelId, &str)| changes.is_ended(&server, &notice(user), to);
+        let is_ended_for = |user: &str, to: (&ChannelId, &str), made_at: i64| {
+            changes.is_ended(&server, &notice(user), to, at(made_at))
+        };
+        let is_ended = |user: &str, to: (&ChannelId, &str)| is_ended_for(user, to, 0);
         let are_ended = || ["guest", "gone", "other"].map(|user| is_ended(user, (&channel, "target")));
         let have_left = || ["guest", "gone", "other"].map(|user| changes.has_left(&server, &user.into()));
         changes.end(EndedWay::Guest(server.clone(), "guest".into()));
@@ -244,6 +255,8 @@ mod tests {
         changes.end_reading(changes.begin_reading(), at(60));
         assert_eq!((have_left(), changes.rules(&server, &"other".into())), ([false; 3], None));
         assert_eq!(are_ended(), [true, true, false], "a message may wait that was made before");
+        let of_gone = [59, 60, 61].map(|made_at| is_ended_for("gone", (&channel, "target"), made_at));
+        assert_eq!(of_gone, [true, true, false], "a reading since may have found them again");
         changes.end_reading(changes.begin_reading(), at(120));
         assert_eq!(are_ended(), [false, true, false], "a message waits for no longer");
         changes.end_reading(changes.begin_reading(), at(180));

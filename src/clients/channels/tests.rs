@@ -45,6 +45,21 @@ async fn a_second_url_that_has_ended_takes_no_alarm_with_it() {
     assert_eq!(seen, expected);
 }
 
+#[actix_web::test]
+async fn a_message_that_was_deleted_takes_no_channel_with_it() {
+    let receiver: SimulatedReceiver = Arc::new(|_| {
+        Box::pin(async { Some(ChannelAnswer { status: StatusCode::NOT_FOUND, retry_after: None, receipt: None }) })
+    });
+    let client = ChannelClient::simulated(receiver, Random::seeded(1));
+    let target = ChannelTarget::Discord { url: "https://discord.example/raids".to_owned(), quiet_url: None };
+    let now = Timestamp::from_timestamp(1_700_000_000, 0).unwrap();
+    let edit = AlarmNotice { replaces: Some("1109".to_owned()), ..notice(NoticeEvent::Updated) };
+    for (notice, expected) in [(edit, ChannelFault::Refused), (notice(NoticeEvent::Opened), ChannelFault::Gone)] {
+        let failure = client.send(ChannelLane::Proven, "1", &target, &notice, None, now).await.unwrap_err();
+        assert_eq!((failure.fault, failure.status), (expected, Some(404)));
+    }
+}
+
 #[test]
 fn a_status_says_whether_another_attempt_is_worth_it() {
     let of = |kind, status| fault(kind, StatusCode::from_u16(status).unwrap());

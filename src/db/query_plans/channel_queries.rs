@@ -27,6 +27,10 @@ use crate::{
 pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     let channel = channels::tests::channel(key, user.as_str(), ChannelKind::Ntfy, key);
     channels::insert(db, &channel, 9).unwrap().unwrap();
+    let browser = channels::tests::channel("browser", user.as_str(), ChannelKind::WebPush, "browser");
+    channels::insert(db, &browser, 9).unwrap().unwrap();
+    channels::replace_target(db, &browser).unwrap();
+    assert!(channels::delete(db, user, &browser.id()).unwrap());
     let rules = AlarmRules { kinds: [EventKind::Raid, EventKind::Death].into(), ..AlarmRules::default() };
     alarm_rules::put(db, server, user, &rules).unwrap();
     channels::list(db, user).unwrap();

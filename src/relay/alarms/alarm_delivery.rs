@@ -134,6 +134,8 @@ pub struct AlarmDelivery {
     merged: RefCell<BTreeMap<String, String>>,
     /// Acknowledgements of incidents in the ledger, until that has been read: it may be read as it was before them.
     noted: RefCell<BTreeMap<(String, UserId), Timestamp>>,
+    /// Number of incidents of other nodes that are being read.
+    reads: Cell<usize>,
     taken_up: RefCell<VecDeque<String>>,
     values: RefCell<AlarmValues>,
     /// From the node that had the server before, until the ledger has been read.
@@ -157,6 +159,7 @@ impl AlarmDelivery {
             unheard: RefCell::default(),
             merged: RefCell::default(),
             noted: RefCell::default(),
+            reads: Cell::default(),
             taken_up: RefCell::default(),
             values: RefCell::default(),
             handed: RefCell::default(),
@@ -296,7 +299,7 @@ impl AlarmDelivery {
 
     /// A user has taken note of an incident, which may be a part of another one by now, and the ledger has it.
     pub fn acknowledged(&self, incident: &str, user: &UserId, at: Timestamp) -> IncidentNews {
-        if !self.known.get() {
+        if !self.is_read() {
             self.noted.borrow_mut().entry((incident.to_owned(), user.clone())).or_insert(at);
         }
         let whole = self.whole_of(incident);

@@ -74,10 +74,7 @@ impl AlarmDelivery {
         let news = self.restore(stored.incidents, stored.unsaid);
         self.raids.borrow_mut().take_over(self.handed.take(), self.context.clock.moment());
         self.known.set(true);
-        for ((incident, user), at) in self.noted.take() {
-            // Shown with all that was read.
-            drop(self.acknowledged(&incident, &user, at));
-        }
+        self.heed_noted();
         self.is_known.notify_waiters();
         self.changed.notify_one();
         for again in news.changes.iter().filter(|change| change.message.is_some()) {
@@ -130,6 +127,19 @@ impl AlarmDelivery {
         IncidentNews { unsaid, again: true, ..IncidentNews::of(changes) }
     }
 
+    /// True if nothing of the ledger is being read, and all of it was.
+    pub(super) fn is_read(&self) -> bool {
+        self.known.get() && self.reads.get() == 0
+    }
+
+    /// Heeds the acknowledgements that came during a reading, which is over. Shown with all that was read.
+    fn heed_noted(&self) {
+        let noted = if self.is_read() { self.noted.take() } else { self.noted.borrow().clone() };
+        for ((incident, user), at) in noted {
+            drop(self.acknowledged(&incident, &user, at));
+        }
+    }
+
     /// Takes up the incident in which another node has put this alarm; `None`: there is none, and the alarm is to find its own.
     pub(super) async fn take_up_incident_of(&self, alarm: &PushedAlarm) -> Option<IncidentNews> {
         let incident = alarm.incident.clone()?;
@@ -143,14 +153,19 @@ impl AlarmDelivery {
                     let unsaid = unsaid(db, &server, slice::from_ref(&stored), clock.now())?;
                     Ok(Some((stored, unsaid)))
                 };
+                self.reads.set(self.reads.get() + 1);
                 let stored = read_until_answered(&self.context.pool, &self.context.random, "an incident", read).await;
-                let (stored, unsaid) = stored?;
-                let incident = stored.id.clone();
-                log::info!(server = self.server.as_str(), incident = incident.as_str(), alarm = alarm.id.as_str();
-                    "a raid that another node has announced goes on here");
-                news = self.restore(vec![stored], unsaid);
+                self.reads.set(self.reads.get() - 1);
+                let restored = stored.map(|(stored, unsaid)| {
+                    let incident = stored.id.clone();
+                    log::info!(server = self.server.as_str(), incident = incident.as_str(), alarm = alarm.id.as_str();
+                        "a raid that another node has announced goes on here");
+                    news = self.restore(vec![stored], unsaid);
+                    incident
+                });
+                self.heed_noted();
                 self.changed.notify_one();
-                incident
+                restored?
             }
         };
         let whole = self.whole_of(&incident).unwrap_or(incident);

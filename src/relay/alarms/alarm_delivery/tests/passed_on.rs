@@ -63,6 +63,19 @@ async fn an_incident_of_another_node_that_no_one_heard_of_is_announced() {
 }
 
 #[actix::test]
+async fn an_acknowledgement_that_comes_while_the_incident_of_another_node_is_read_counts() {
+    let world = World::new();
+    let life = world.start(1).await;
+    of_another_node(&world, "a", "elsewhere", false);
+    // The incident is read as it was a moment ago.
+    let acknowledge = async { life.acknowledged("elsewhere", "alice", world.context.clock.now()) };
+    let (count, ()) = tokio::join!(take_up(&world, &life), acknowledge);
+    assert_eq!(count, 1);
+    assert!(life.raids()["elsewhere"]["acks"]["alice"].is_string());
+    assert!(life.alarms.noted.borrow().is_empty(), "none waits for another reading");
+}
+
+#[actix::test]
 async fn an_alarm_that_is_in_an_incident_already_makes_that_of_another_node_a_part_of_it() {
     let world = World::new();
     let life = world.start(1).await;

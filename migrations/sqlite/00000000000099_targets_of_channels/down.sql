@@ -1,0 +1,1 @@
+DROP INDEX channels_target_hash;
