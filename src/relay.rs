@@ -9,7 +9,6 @@
 //!   admitting             which sockets may be open
 //!     admissions          pure: their sessions, which the database is asked for
 //!   presence              pure: who, how many, whether one more may come
-//!   online                users who are online
 //!   link_statuses         how the links of servers are
 //!   finding               a server, and who may watch it
 //!   watching              who may watch changes
@@ -37,6 +36,7 @@
 //!     remote_commands     questions and commands, and their answers
 //!     push_sessions       questions about the push sessions of users
 //!     push_session_reads  pure: these questions
+//!     online              users who are online, at all nodes
 //!     other_nodes         pure: news for other nodes and from them
 //!     sharing_news        and what follows from these
 //! client     one WebSocket each, and what its thread watches                  > game wire

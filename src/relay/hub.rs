@@ -364,7 +364,6 @@ mod ending;
 mod finding;
 mod link_statuses;
 mod nodes;
-mod online;
 mod pairing;
 mod passing_on;
 mod players;

@@ -6,7 +6,10 @@ use actix::{fut::ready, prelude::*};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::{Hub, LinkStatus, LinkStatuses, nodes::remote_commands::READ_WITHIN, online::of_none};
+use super::{
+    Hub, LinkStatus, LinkStatuses,
+    nodes::{online::of_none, remote_commands::READ_WITHIN},
+};
 use crate::{
     db::held_parts::{self, PartHolder},
     domain::{

@@ -3,6 +3,7 @@
 
 mod handed_servers;
 pub mod handing_over;
+pub mod online;
 mod other_nodes;
 mod owned_servers;
 pub mod push_session_reads;

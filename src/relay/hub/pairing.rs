@@ -4,7 +4,7 @@ pub mod pairing_news;
 
 use actix::prelude::*;
 
-use super::{Hub, PairingNews, SocketOrder, online::of_none};
+use super::{Hub, PairingNews, SocketOrder, nodes::online::of_none};
 use crate::{
     domain::ids::UserId,
     relay::{

@@ -3,8 +3,9 @@
 use actix::{fut::ready, prelude::*};
 use serde_json::Value;
 
-use super::super::{Hub, online::of_none};
 use super::{
+    super::Hub,
+    online::of_none,
     push_session_reads::{PushSessionsAt, ReadPushSession},
     remote_commands::READ_WITHIN,
 };

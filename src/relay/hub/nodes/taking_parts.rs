@@ -9,8 +9,14 @@ use actix::prelude::*;
 use chrono::TimeDelta;
 use tokio::time::Instant;
 
-use super::super::{Hub, RetryLink, online};
-use super::{SeveralNodes, handing_over::SENT_WITHIN, owned_servers::PlaceChanges, sharing_news, watching_remotely};
+use super::{
+    super::{Hub, RetryLink},
+    SeveralNodes,
+    handing_over::SENT_WITHIN,
+    online,
+    owned_servers::PlaceChanges,
+    sharing_news, watching_remotely,
+};
 use crate::{
     config::GameLinkPolicy,
     db::{

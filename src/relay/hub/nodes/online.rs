@@ -10,8 +10,9 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Hub, OnlineUsers,
-    nodes::{SeveralNodes, remote_commands::READ_WITHIN},
+    super::{Hub, OnlineUsers},
+    SeveralNodes,
+    remote_commands::READ_WITHIN,
 };
 use crate::{
     domain::ids::{ServerId, UserId},
@@ -27,7 +28,7 @@ pub(super) const SOCKETS_EVERY: Duration = Duration::from_secs(1);
 const SENT_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// A message that is for a whole node is of no server.
-pub(super) fn of_none() -> ServerId {
+pub fn of_none() -> ServerId {
     ServerId::from("")
 }
 
@@ -38,7 +39,7 @@ impl Hub {
     }
 
     /// The processes of the other nodes that live.
-    pub(super) fn other_processes(&self) -> BTreeSet<String> {
+    pub(in super::super) fn other_processes(&self) -> BTreeSet<String> {
         self.nodes.as_ref().map(|nodes| nodes.owned.ownership.other_processes()).unwrap_or_default()
     }
 
