@@ -98,7 +98,7 @@ impl Raids {
     ) -> AlarmOutcome {
         let takes = |tracked: &Tracked| tracked.takes_on_link(time, now);
         if let Some((incident, tracked)) = self.find(|tracked| tracked.incident.alarm_id == id && takes(tracked)) {
-            if !tracked.is_pushed_as(time, now) {
+            if !tracked.is_pushed_as(time) {
                 tracked.seen_on_link(now);
             }
             let first = tracked.incident.paths.insert(AlarmPath::Link);
@@ -110,7 +110,7 @@ impl Raids {
             && let Some(tracked) = self.incidents.get_mut(&pushed)
         {
             // The push came first: its incident is this alarm's.
-            if !tracked.is_pushed_as(time, now) {
+            if !tracked.is_pushed_as(time) {
                 tracked.seen_on_link(now);
             }
             tracked.title.get_or_insert_with(|| tracked.incident.alarm_name.clone());
@@ -195,7 +195,7 @@ impl Raids {
         if self.incidents.contains_key(&id) {
             return false;
         }
-        // A clock that was set back since would put it into the future.
+        // A clock that was set back since would put it into the future: see `Tracked::is_from_ahead`.
         let [first_trigger, last_trigger] = [incident.first_at, incident.last_at].map(|at| now.at(at.min(now.stamp)));
         let tracked = Tracked {
             incident,
@@ -294,7 +294,7 @@ impl Raids {
         }
         let likely = pushed.filter(|(_, tracked)| {
             let is_of_now = tracked.is_unmatched(AlarmPath::Push, now)
-                || tracked.incident.ended_at.is_none() && tracked.is_pushed_as(time, now);
+                || tracked.incident.ended_at.is_none() && tracked.is_pushed_as(time);
             is_of_now && self.owner(&tracked.incident.alarm_name).is_none()
         });
         only_unanswered(likely)

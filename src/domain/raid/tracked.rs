@@ -60,7 +60,7 @@ impl Tracked {
     /// of it.
     pub(super) fn takes(&self, path: AlarmPath, at: Moment, now: Moment) -> bool {
         let is_near = at - self.last_trigger <= QUIET && self.first_trigger - at <= QUIET;
-        let is_over = self.incident.ended_at.is_some() && now - at <= QUIET;
+        let is_over = self.incident.ended_at.is_some() && (now - at <= QUIET || self.is_from_ahead());
         let is_late = self.incident.late && now - at <= LATE;
         let other = if path == AlarmPath::Link { AlarmPath::Push } else { AlarmPath::Link };
         is_near && (!is_over && !is_late || self.is_unmatched(other, at))
@@ -69,28 +69,32 @@ impl Tracked {
     /// As [`Self::takes`], for a trigger on the link; one whose time is not known may have been reported by a push at any time
     /// since then, and its incident may be over.
     pub(super) fn takes_on_link(&self, time: TriggerTime, now: Moment) -> bool {
-        self.is_pushed_as(time, now) || self.takes(AlarmPath::Link, now, now)
+        self.is_pushed_as(time) || self.takes(AlarmPath::Link, now, now)
     }
 
     /// A push is, or may be, its latest trigger, and is the one of this time. After a leap of the clock only one that the link has
     /// not seen: the clock may have been set, and the trigger be new.
-    pub(super) fn is_pushed_as(&self, time: TriggerTime, now: Moment) -> bool {
+    pub(super) fn is_pushed_as(&self, time: TriggerTime) -> bool {
         match time {
             TriggerTime::Now => false,
-            TriggerTime::AfterGap(since) => self.is_pushed_since(since, now),
+            TriggerTime::AfterGap(since) => self.is_pushed_since(since),
             TriggerTime::Waited(since) => {
                 // The steady clock stood still meanwhile: the time of day says what was before.
-                let is_after = self.last_trigger.stamp >= since.stamp && self.is_pushed_since(since, now);
+                let is_after = self.last_trigger.stamp >= since.stamp && self.is_pushed_since(since);
                 is_after && matches!(self.unmatched, Some((AlarmPath::Push, _)))
             }
         }
     }
 
-    fn is_pushed_since(&self, since: Moment, now: Moment) -> bool {
-        let is_after = self.last_trigger - since >= TimeDelta::zero();
-        // An incident of the last process lies in the future if the clock was set back: it was before.
-        let is_past = self.last_trigger - now <= QUIET;
-        is_after && is_past && self.incident.paths.contains(&AlarmPath::Push) && !self.is_overflow()
+    fn is_pushed_since(&self, since: Moment) -> bool {
+        let is_after = self.last_trigger - since >= TimeDelta::zero() && !self.is_from_ahead();
+        is_after && self.incident.paths.contains(&AlarmPath::Push) && !self.is_overflow()
+    }
+
+    /// True if its last trigger was before it seems to have been: the clock was set back since, and an incident of an earlier
+    /// process that lay in the future was taken for one of the time when it was taken up.
+    fn is_from_ahead(&self) -> bool {
+        self.incident.last_at > self.last_trigger.stamp
     }
 
     pub(super) fn is_unmatched(&self, path: AlarmPath, at: Moment) -> bool {

@@ -57,14 +57,48 @@ fn a_rise_that_neither_the_link_nor_a_push_reported_rings() {
     assert!(timeline.unseen("9", "Front door", 2_001_000, 2_300_000).opened);
 }
 
+/// At this time another process takes up what this one knew.
+fn restart(timeline: &mut Timeline, milliseconds: i64) {
+    for (id, tracked) in std::mem::take(&mut timeline.raids).incidents {
+        timeline.raids.restore(id, tracked.incident, tracked.title, at(milliseconds));
+    }
+}
+
 #[test]
 fn a_rise_that_the_link_missed_is_not_what_was_pushed_before_the_clock_was_set_back() {
+    // By much, and by little more than the quiet time.
+    for pushed in [1_600_000, 155_000] {
+        for is_linked in [true, false] {
+            let mut timeline = Timeline::new();
+            if is_linked {
+                timeline.named_alarm("7", "Front door", pushed);
+            }
+            timeline.pushed("Front door", pushed);
+            timeline.tick(pushed + 100_000);
+            restart(&mut timeline, 150_000);
+            let set_back = timeline.unseen("7", "Front door", 100_000, 170_000);
+            assert!(set_back.opened, "it would ring for no user: {set_back:?}");
+        }
+    }
+}
+
+#[test]
+fn a_delayed_push_is_not_what_was_over_before_the_clock_was_set_back() {
     let mut timeline = Timeline::new();
-    timeline.named_alarm("7", "Front door", 1_600_000);
-    timeline.pushed("Front door", 1_601_000);
+    timeline.pushed("Front door", 1_600_000);
     timeline.tick(1_700_000);
-    let set_back = timeline.unseen("7", "Front door", 100_000, 170_000);
-    assert!(set_back.opened, "it would ring for no user: {set_back:?}");
+    restart(&mut timeline, 150_000);
+    assert!(timeline.pushed_late("Front door", 100_000, 200_000).opened);
+}
+
+#[test]
+fn a_rise_that_the_link_missed_goes_on_with_what_was_open_when_the_clock_was_set_back() {
+    let mut timeline = Timeline::new();
+    let opened = timeline.pushed("Front door", 1_600_000)[0].incident.clone();
+    restart(&mut timeline, 150_000);
+    let update = timeline.unseen("7", "Front door", 100_000, 170_000);
+    assert_eq!((update.incident.as_str(), update.opened), (opened.as_str(), false));
+    assert_eq!(timeline.raids.get(&opened).unwrap().count, 2, "it may be another one");
 }
 
 #[test]
