@@ -22,6 +22,11 @@ use crate::{
 /// When every link breaks and starts again, and when all that was missed was asked for again.
 pub const LINKS_START: u64 = 335_000;
 pub const DEVICES_TRUE: u64 = 390_000;
+/// The last moment for that at a game server whose links are young.
+const LAST_START: u64 = 350_000;
+/// The pause after a link that was up for less goes on growing, up to five minutes: more than is left until the end. An
+/// attempt that is under way when all is well again may fail seconds later, and its link is as much younger.
+const YOUNG: TimeDelta = TimeDelta::seconds(60);
 
 /// Answers come so much later, when they are to be overtaken; meanwhile the gate turns again and again.
 const SLOW_ANSWERS: Duration = Duration::from_millis(800);
@@ -41,10 +46,36 @@ pub fn device_value(world: &SimulatedWorld, device: u64) -> Value {
 
 impl Run {
     /// Every link breaks, and what the next one asks first is answered late, or one question of it not at all.
-    pub fn restart_links(&self) {
+    pub fn restart_links(self: &Rc<Self>) {
         for game in 0..GAMES.len() {
-            tokio::task::spawn_local(restart_links_of(self.world.clone(), game));
+            let run = self.clone();
+            tokio::task::spawn_local(async move {
+                while run.has_young_link(game) {
+                    if run.world.millis() >= LAST_START {
+                        return;
+                    }
+                    sleep(Duration::from_secs(1)).await;
+                }
+                restart_links_of(run.world.clone(), game).await;
+            });
         }
+    }
+
+    /// True if a dashboard shows a link to this game server that came up a moment ago.
+    fn has_young_link(&self, game: usize) -> bool {
+        let judge = self.world.judge.borrow();
+        let paired = PAIRED.iter().filter(|(.., of)| *of == game);
+        let servers: Vec<_> = paired.filter_map(|(name, ..)| judge.server(name)).collect();
+        self.dashboards.iter().any(|dashboard| {
+            let known = dashboard.known.borrow();
+            let mut shown = servers.iter().filter_map(|server| known.get(server.as_str()));
+            shown.any(|shown| {
+                // One that is up since before the clock was set back is not young.
+                let age = link_age(&self.world, &shown.state);
+                shown.state["server"]["connection"] == "connected"
+                    && age.is_some_and(|age| (TimeDelta::zero()..YOUNG).contains(&age))
+            })
+        })
     }
 }
 
@@ -108,6 +139,11 @@ impl Judge {
 
 /// The link of this state has been up for the time that all questions may take.
 pub fn is_up_long(world: &World, state: &Value) -> bool {
-    let since = serde_json::from_value::<Timestamp>(state["server"]["since"].clone());
-    since.is_ok_and(|since| world.clock.now() - since > TimeDelta::seconds(40))
+    link_age(world, state).is_some_and(|age| age > TimeDelta::seconds(40))
+}
+
+/// For how long the link of this state is as it is, by the clock.
+fn link_age(world: &World, state: &Value) -> Option<TimeDelta> {
+    let since = serde_json::from_value::<Timestamp>(state["server"]["since"].clone()).ok()?;
+    Some(world.clock.now() - since)
 }
