@@ -27,6 +27,8 @@ const OF_BOB: usize = 3;
 pub struct Guests {
     /// Servers that Bob may watch, or might since then no longer.
     granted: BTreeMap<String, Option<Instant>>,
+    /// When Alice last asked to take that back.
+    taken_back: Option<Instant>,
     changes: u32,
 }
 
@@ -36,6 +38,8 @@ impl Guests {
         self.changes += 1;
         if is_guest {
             self.granted.insert(server.to_string(), None);
+        } else {
+            self.taken_back = Some(Instant::now());
         }
         self.changes
     }
@@ -49,6 +53,12 @@ impl Guests {
 
     fn may_watch(&self, server: &str) -> bool {
         self.granted.get(server).is_some_and(|ended| ended.is_none_or(|at| at.elapsed() <= SHUT_WITHIN))
+    }
+
+    /// True if this user was a guest of the server at this time, and perhaps has not been all the time since.
+    pub fn may_have_left(&self, server: &str, user: usize, since: Instant) -> bool {
+        let is_guest = user != PAIRED[0].1 && self.granted.contains_key(server);
+        is_guest && self.taken_back.is_some_and(|at| at + SHUT_WITHIN >= since)
     }
 }
 

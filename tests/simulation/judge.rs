@@ -172,7 +172,7 @@ impl Judge {
             }
             (Some("raid"), ..) => {
                 self.oracle.hear(dashboard, message);
-                self.check_is_wanted(dashboard, message["incident"].as_str().unwrap_or_default());
+                self.check_is_wanted(dashboard, &server, message["incident"].as_str().unwrap_or_default());
                 let incident = message["incident"].as_str().unwrap_or_default().to_owned();
                 if message["drill"] != true {
                     self.seen.insert(incident.clone(), server.clone());
@@ -306,7 +306,7 @@ impl Judge {
                     }
                     Some(Known { state, .. }) => {
                         self.check_end(world, *paired, state);
-                        self.check_notes_shown(state);
+                        self.check_notes_shown(server.as_str(), state);
                         self.check_notes(world, pool, &server, state);
                     }
                 }

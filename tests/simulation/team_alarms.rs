@@ -1,7 +1,7 @@
 //! Alarms in the team's chat: an alarm of the healthy minutes is said, also when the process ends while its line waits, and
 //! each process says it once for each of its paired servers at most.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use chrono::TimeDelta;
 use companion::{
@@ -128,8 +128,9 @@ impl Judge {
         if let Some(line) = lines.iter().find(|line| line.state == "failed" && line.reason.is_none()) {
             self.broken("failures-have-reasons", format!("{line:?}"));
         }
-        let by_incident: BTreeMap<(&str, &str), &StoredLine> =
-            lines.iter().map(|line| ((line.incident.as_str(), line.server.as_str()), line)).collect();
+        let line_of = |incident: &SpokenIncident| {
+            lines.iter().find(|line| line.incident == incident.id && line.server == incident.server)
+        };
         let Some(fired) = self.oracle.fired_at else { return };
         let after = |millis: u64| fired + TimeDelta::milliseconds((millis - FIRST_HEALTHY_ALARM) as i64);
         let checked = [(WALL_ALARM, FIRST_HEALTHY_ALARM), (ROOF_ALARM, ROOF_ON + roof_delay(world.seed))];
@@ -156,15 +157,18 @@ impl Judge {
                         && (-TimeDelta::seconds(1)..NEAR).contains(&since)
                 };
                 let rung: Vec<&SpokenIncident> = incidents.iter().filter(is_it).collect();
-                for incident in &rung {
-                    let line = by_incident.get(&(incident.id.as_str(), incident.server.as_str()));
-                    let is_ended = line.is_some_and(|line| {
+                let is_ended = |incident: &SpokenIncident| {
+                    line_of(incident).is_some_and(|line| {
                         // A process that has just started may have no link in a team.
                         let had_no_team = alarm == ROOF_ALARM && line.reason.as_deref() == Some("no_team");
                         matches!(line.state.as_str(), "accepted" | "superseded") || had_no_team
-                    });
-                    if !is_ended {
-                        self.broken("alarms-are-said", format!("{incident:?}: {line:?}"));
+                    })
+                };
+                for incident in rung.iter().filter(|incident| !is_ended(incident)) {
+                    // One from before the clock was set back may be as near.
+                    let is_it = |other: &&SpokenIncident| other.server == incident.server && is_ended(other);
+                    if !(self.set_back && rung.iter().any(is_it)) {
+                        self.broken("alarms-are-said", format!("{incident:?}: {:?}", line_of(incident)));
                     }
                 }
                 // By the clock of the game, which never jumps.
@@ -174,10 +178,8 @@ impl Judge {
                     .filter(|line| i64::from(line.time) >= from && line.message.starts_with(LINE))
                     .map(|line| line.message.as_str())
                     .collect();
-                let is_accepted = |incident: &&SpokenIncident| {
-                    let line = by_incident.get(&(incident.id.as_str(), incident.server.as_str()));
-                    line.is_some_and(|line| line.state == "accepted")
-                };
+                let is_accepted =
+                    |incident: &&SpokenIncident| line_of(incident).is_some_and(|line| line.state == "accepted");
                 if said.is_empty() && rung.iter().any(is_accepted) {
                     self.broken("accepted-was-said", format!("game server {game} took no line: {rung:?}"));
                 }

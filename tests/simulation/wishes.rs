@@ -68,12 +68,19 @@ impl Judge {
         }
     }
 
-    /// A dashboard shows an incident.
-    pub fn check_is_wanted(&mut self, dashboard: &Dashboard, incident: &str) {
+    /// False if this user's note of then is gone with them. One that waits for the database, as its alarm does, is stored
+    /// only if its user may still watch.
+    fn is_to_be_kept(&self, server: &str, user: usize, noted: Instant) -> bool {
+        !self.wishes.erased.contains(&user) && !self.guests.may_have_left(server, user, noted)
+    }
+
+    /// A dashboard shows an incident of this server.
+    pub fn check_is_wanted(&mut self, dashboard: &Dashboard, server: &str, incident: &str) {
         let noted = self.wishes.noted.get(&(incident.to_owned(), dashboard.user));
         let reads = dashboard.wire.borrow().as_ref().is_some_and(|(wire, _)| !wire.was_stalled.get());
-        let is_known = !self.wishes.erased.contains(&dashboard.user);
-        if is_known && reads && noted.is_some_and(|noted| noted.elapsed() > QUIET_WITHIN) {
+        let is_quiet =
+            |noted: &Instant| noted.elapsed() > QUIET_WITHIN && self.is_to_be_kept(server, dashboard.user, *noted);
+        if reads && noted.is_some_and(is_quiet) {
             let number = dashboard.number;
             self.broken(
                 "noted-is-quiet",
@@ -82,16 +89,16 @@ impl Judge {
         }
     }
 
-    /// Notes are stored, and shown in this state of a dashboard.
-    pub fn check_notes_shown(&mut self, state: &Value) {
-        let shown = |incident: &str| state["raids"].get(incident);
-        let missing = self
-            .wishes
-            .noted
-            .keys()
-            .filter(|(_, user)| !self.wishes.erased.contains(user))
-            .find(|(incident, user)| shown(incident).is_some_and(|raid| raid["acks"].get(USERS[*user]).is_none()));
-        if let Some((incident, user)) = missing {
+    /// Notes are stored, and shown in this state of a dashboard, which is of this server.
+    pub fn check_notes_shown(&mut self, server: &str, state: &Value) {
+        let lacks = |incident: &str, user: usize| {
+            let shown = state["raids"].get(incident);
+            shown.is_some_and(|raid| raid["acks"].get(USERS[user]).is_none())
+        };
+        let mut noted = self.wishes.noted.iter();
+        let missing =
+            noted.find(|((incident, user), at)| lacks(incident, *user) && self.is_to_be_kept(server, *user, **at));
+        if let Some(((incident, user), _)) = missing {
             let details = format!("that of {} of {incident} is not shown", USERS[*user]);
             self.broken("notes-are-kept", details);
         }
@@ -99,21 +106,24 @@ impl Judge {
 
     /// After the healthy minutes.
     pub fn check_wishes(&mut self, world: &World, pool: &Pool) {
-        type Pairs = Vec<(String, String)>;
-        let (there, stored): (Pairs, Pairs) = pool
+        type Incidents = Vec<(String, String, String)>;
+        type Notes = Vec<(String, String)>;
+        let (there, stored): (Incidents, Notes) = pool
             .read_blocking(|db| {
-                let there = incidents::table.select((incidents::id, incidents::state)).load(db)?;
+                let there =
+                    incidents::table.select((incidents::id, incidents::server_id, incidents::state)).load(db)?;
                 let notes = incident_acks::table.select((incident_acks::incident_id, incident_acks::user_id));
                 Ok((there, notes.load(db)?))
             })
             .expect("the ledger can be read");
-        let noted = self.wishes.noted.keys().filter(|(_, user)| !self.wishes.erased.contains(user));
-        let lost = noted.into_iter().find(|(incident, user)| {
-            let known = there.iter().find(|(id, _)| id == incident);
+        let lost = self.wishes.noted.iter().find(|((incident, user), at)| {
+            let known = there.iter().find(|(id, ..)| id == incident);
             let is_stored = stored.iter().any(|(id, by)| id == incident && by == USERS[*user]);
-            known.is_some_and(|(_, state)| !is_stored || state != "acknowledged")
+            known.is_some_and(|(_, server, state)| {
+                (!is_stored || state != "acknowledged") && self.is_to_be_kept(server, *user, **at)
+            })
         });
-        if let Some((incident, user)) = lost {
+        if let Some(((incident, user), _)) = lost {
             let details = format!("that of {} of {incident} is not stored", USERS[*user]);
             self.broken("notes-are-kept", details);
         }

@@ -5,7 +5,7 @@ use crate::{
     db::{
         alarms::AlarmState,
         engine::pool::Pool,
-        node_news,
+        guests, node_news,
         testing::{self, later, now},
     },
     domain::{device::DeviceKind, node_news::NodeNews},
@@ -301,13 +301,14 @@ fn who_took_note_of_a_part_took_note_of_the_whole() {
 #[test]
 fn an_acknowledgement_that_was_kept_counts_for_those_who_may_watch_and_the_first_time() {
     testing::on_each_database(|pool| {
-        for user in ["alice", "bob", "stranger"] {
+        for user in ["alice", "bob", "removed", "stranger"] {
             testing::user(pool, user);
         }
         testing::server(pool, "alice", "one");
         testing::guest(pool, "g", "one", "bob");
+        testing::guest(pool, "r", "one", "removed");
         let acks = |at: Timestamp| {
-            let acks = ["alice", "bob", "stranger", "erased"].map(|user| (UserId::from(user), at));
+            let acks = ["alice", "bob", "removed", "stranger", "erased"].map(|user| (UserId::from(user), at));
             LedgerWrite { acks: [("a".to_owned(), acks.into())].into(), ..Default::default() }
         };
         let mut kept = opened("a", incident(1));
@@ -315,6 +316,8 @@ fn an_acknowledgement_that_was_kept_counts_for_those_who_may_watch_and_the_first
         kept.extend(acks(later(7)));
         let mut again = acks(later(9));
         again.acks.insert("unknown".to_owned(), [("alice".into(), later(9))].into());
+        // A guest when it was kept, and none by the time that the database takes it.
+        assert!(pool.write_blocking(|db| guests::remove(db, &"one".into(), &"r".into())).unwrap().is_some());
         for line in [&kept, &again, &kept] {
             pool.write_blocking(|db| write(db, &"one".into(), line)).unwrap();
         }
