@@ -26,11 +26,11 @@ use companion::{
     api::context::ApiContext,
     config::Database,
     db::{
-        channels,
         engine::pool::{Db, Pool},
         incidents::{self, LedgerWrite},
+        notices::{channels, waiting_notices},
         paired_servers::{self, StoredPairing},
-        users, waiting_notices,
+        users,
     },
     demo,
     domain::{

@@ -1,6 +1,6 @@
 //! Wakes users who have no dashboard open: makes the steps of notices that are due, and the attempts of their messages.
-//! Rows are the queue ([`notices`](crate::db::notices)), so that the end of the process loses none; a message may be sent
-//! twice then, with the same id.
+//! Rows are the queue ([`notice_queue`](crate::db::notices::notice_queue)), so that the end of the process loses none;
+//! a message may be sent twice then, with the same id.
 
 pub mod attempt;
 pub mod device_news;

@@ -32,25 +32,19 @@ macro_rules! purge_oldest {
 }
 
 pub mod access;
-pub mod alarm_rules;
 pub mod alarms;
 pub mod alias_answers;
 pub mod api_tokens;
 pub mod audit;
 pub mod beta_testers;
-pub mod channels;
 pub mod chat_lines;
 pub mod chat_links;
 pub mod conveyor_rows;
-pub mod count_updates;
 pub mod customers_to_end;
 pub mod daily_counts;
 pub mod day_speeds;
-pub mod deliveries;
 pub mod device_groups;
-pub mod disabled_channels;
 pub mod early_alarms;
-pub mod early_changes;
 pub mod edited_items;
 pub mod emergencies;
 pub mod encryption_keys;
@@ -74,14 +68,10 @@ pub mod map_notes;
 pub mod maps;
 pub mod markets;
 pub mod members;
-pub mod merged_notices;
 pub mod moving;
-pub mod new_devices;
 pub mod new_event_notices;
-pub mod new_notices;
 pub mod node_news;
 pub mod notice_messages;
-pub mod notice_rules;
 pub mod notice_steps;
 pub mod notice_subjects;
 pub mod notices;
@@ -128,7 +118,6 @@ pub mod usage;
 pub mod user_search;
 pub mod users;
 pub mod vapid_keys;
-pub mod waiting_notices;
 pub mod wiki_pages;
 
 /// Rows that a purge deletes at once, so that no other writer waits long for it. One that deleted fewer is done.

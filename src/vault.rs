@@ -20,9 +20,11 @@ use crate::{
         vapid::VapidKey,
     },
     db::{
-        channels::{self, StoredChannel},
-        engine::error::DbError,
-        engine::pool::{Db, Pool},
+        engine::{
+            error::DbError,
+            pool::{Db, Pool},
+        },
+        notices::channels::{self, StoredChannel},
         paired_servers::{self, PairedServer, SealedToken},
         push_credentials::{self, SealedBundle, Slot},
         push_registrations::{self, PushRegistration, SealedDevice},

@@ -8,10 +8,12 @@ use crate::{
     channels::{figures, sender::Channels},
     clients::channels::{ChannelFailure, NOT_FOUND, TakenMessage},
     db::{
-        channels::StoredChannel,
         notice_messages::SendableMessage,
         notice_subjects::NoticeSubject,
-        notices::{DeliveryOutcome, EndedAttempt},
+        notices::{
+            channels::StoredChannel,
+            notice_queue::{DeliveryOutcome, EndedAttempt},
+        },
     },
     domain::{
         backoff::jittered,

@@ -9,7 +9,7 @@ use crate::{
         sender::Channels,
         user_messages::{self, WarningKind, warning_id},
     },
-    db::{engine::error::DbError, helper_devices::HelperDevice, new_devices},
+    db::{engine::error::DbError, helper_devices::HelperDevice, notices::new_devices},
     domain::time::Timestamp,
 };
 

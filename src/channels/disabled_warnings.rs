@@ -9,8 +9,8 @@ use crate::{
         user_messages::{self, WarningKind, warning_id},
     },
     db::{
-        channels, disabled_channels,
         engine::{error::DbError, pool::Db},
+        notices::{channels, disabled_channels},
     },
     domain::{
         ids::{ChannelId, UserId},

@@ -1,7 +1,7 @@
 //! Sends the first messages of alarms that the database does not have, or of which nothing came since it has them. Who
 //! watches, by which channels and rules, is asked of the database if it still gives that, and known from memory otherwise.
 //! All that follows, such as the next steps and attempts, begins when the database has the alarm: its rows get the outcomes
-//! by the [ids of the messages](crate::db::notices::message_id).
+//! by the [ids of the messages](crate::db::notices::notice_queue::message_id).
 //!
 //! One node of several has the worker, and it alone knows that nothing came of an alarm that is stored. The outcomes of messages
 //! that another node has sent early are stored [there](super::early_outcomes).
@@ -27,12 +27,11 @@ use crate::{
         sender::Channels,
     },
     db::{
-        channels::StoredChannel,
         early_alarms::EarlyAlarm,
         engine::{error::DbError, pool::Db},
         notice_messages::SendableMessage,
         notice_subjects::NoticeSubject,
-        notices::NoticeDelivery,
+        notices::{channels::StoredChannel, notice_queue::NoticeDelivery},
         query_failures::log_failure,
         reachable_watchers::{self, ReachableWatcher, WatchersByServer},
     },
@@ -315,7 +314,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        db::{channels::tests::channel, incidents::StoredIncident, testing},
+        db::{incidents::StoredIncident, notices::channels::tests::channel, testing},
         domain::access::Role,
     };
 

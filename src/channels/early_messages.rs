@@ -9,7 +9,7 @@ use std::{
 use chrono::TimeDelta;
 
 use crate::{
-    db::notices::{DeliveryOutcome, EndedAttempt, NoticeDelivery, NoticeKey},
+    db::notices::notice_queue::{DeliveryOutcome, EndedAttempt, NoticeDelivery, NoticeKey},
     domain::time::Moment,
 };
 
@@ -132,7 +132,7 @@ impl EarlyMessages {
 mod tests {
     use super::*;
     use crate::{
-        db::channels::tests::channel,
+        db::notices::channels::tests::channel,
         domain::{channel::ChannelKind, time::Timestamp},
     };
 

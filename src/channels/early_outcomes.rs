@@ -11,11 +11,12 @@ use tokio::time::sleep;
 use crate::{
     channels::{outcomes, sender::Channels},
     db::{
-        channels, deliveries,
         emergencies::{self, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
-        merged_notices,
-        notices::{self, EndedAttempt, NoticeDelivery},
+        notices::{
+            channels, deliveries, merged_notices,
+            notice_queue::{self, EndedAttempt, NoticeDelivery},
+        },
         query_failures::log_failure,
     },
     domain::{sweep::Sweep, time::Moment},
@@ -48,7 +49,7 @@ pub async fn store(channels: &Channels, mut stored: impl FnMut(&EndedAttempt, Mo
     let ended = channels.early.ended();
     for batch in ended.chunks(BATCH) {
         let ids: Vec<String> = batch.iter().map(|attempt| attempt.delivery.id.clone()).collect();
-        let read = move |db: &mut Db| Ok((notices::stored(db, &ids)?, deliveries::accepted(db, &ids)?));
+        let read = move |db: &mut Db| Ok((notice_queue::stored(db, &ids)?, deliveries::accepted(db, &ids)?));
         let (rows, accepted) = channels.pool.read(read).await?;
         let mut rows: HashMap<String, NoticeDelivery> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
         let sent = batch.iter().map(|attempt| &attempt.delivery);
@@ -126,10 +127,10 @@ async fn make_sent(channels: &Channels, sent: Vec<NoticeDelivery>) -> Result<Vec
     if sent.is_empty() {
         return Ok(Vec::new());
     }
-    let passed = pool.read(move |db: &mut Db| notices::passed_by_steps(db, &sent, now)).await?;
+    let passed = pool.read(move |db: &mut Db| notice_queue::passed_by_steps(db, &sent, now)).await?;
     if !passed.is_empty() {
         let rows = passed.clone();
-        pool.write(move |db: &mut Db| notices::insert_sent(db, &rows, now)).await?;
+        pool.write(move |db: &mut Db| notice_queue::insert_sent(db, &rows, now)).await?;
     }
     Ok(passed)
 }

@@ -15,9 +15,9 @@ use crate::{
     channels::sender::Channels,
     clients::channels::ChannelFailure,
     db::{
-        channels::{self, StoredChannel},
         emergencies::{self, Emergencies, Emergency, EmergencyPlace, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
+        notices::channels::{self, StoredChannel},
         query_failures::log_failure,
     },
     domain::{

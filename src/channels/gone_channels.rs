@@ -8,7 +8,7 @@ use std::{
 
 use chrono::TimeDelta;
 
-use crate::{db::channels::StoredChannel, domain::time::Moment};
+use crate::{db::notices::channels::StoredChannel, domain::time::Moment};
 
 /// Channels that are remembered; others are tried once more for each alarm.
 const MOST: usize = 20_000;
@@ -62,7 +62,7 @@ fn key(channel: &StoredChannel) -> (String, String) {
 mod tests {
     use super::*;
     use crate::{
-        db::channels::tests::channel,
+        db::notices::channels::tests::channel,
         domain::{channel::ChannelKind, time::Timestamp},
     };
 

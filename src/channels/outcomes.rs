@@ -8,8 +8,10 @@ use crate::{
             error::DbError,
             pool::{Db, Pool},
         },
-        merged_notices,
-        notices::{self, EndedAttempt},
+        notices::{
+            merged_notices,
+            notice_queue::{self, EndedAttempt},
+        },
     },
     domain::time::Timestamp,
 };
@@ -50,7 +52,7 @@ async fn write(
 ) -> Result<(), DbError> {
     let store = move |db: &mut Db| {
         merged_notices::adopt(db, &ended, now)?;
-        notices::note_outcomes(db, &ended, now)?;
+        notice_queue::note_outcomes(db, &ended, now)?;
         emergencies::unkept(db, &ended, now)
     };
     orphaned.add(pool.write(store).await?);
@@ -61,7 +63,7 @@ async fn end_alone(pool: &Pool, attempt: &EndedAttempt, error: DbError, now: Tim
     let (incident, channel) = (&*attempt.delivery.incident_id, &*attempt.delivery.channel_id);
     log::error!(incident, channel; "what came of an alarm by a channel cannot be stored: {error}");
     let attempt = attempt.clone();
-    pool.write(move |db: &mut Db| notices::end_alone(db, &attempt, now)).await
+    pool.write(move |db: &mut Db| notice_queue::end_alone(db, &attempt, now)).await
 }
 
 /// True if rows, or what is stored of them, may be at fault: others can be stored.
@@ -77,11 +79,13 @@ mod tests {
     use super::*;
     use crate::{
         db::{
-            channels::{self, tests::channel},
-            deliveries,
             engine::prelude::*,
             incidents, notice_messages, notice_steps,
-            notices::DeliveryOutcome,
+            notices::{
+                channels::{self, tests::channel},
+                deliveries,
+                notice_queue::DeliveryOutcome,
+            },
             testing::{self, later, now},
         },
         domain::{

@@ -17,9 +17,15 @@ use crate::{
     config::PublicUrls,
     crypto::{ack_link::AckLinks, digest::sha256_hex, random::Random, vapid::VapidKey},
     db::{
-        channels::StoredChannel, count_updates::UPDATED, early_alarms::EarlyAlarms, early_changes::EndedWay,
-        engine::pool::Pool, helper_devices::HelperDevice, incidents::StoredIncident, notice_messages::SendableMessage,
-        notice_subjects::NoticeSubject, notices::ACKNOWLEDGED,
+        early_alarms::EarlyAlarms,
+        engine::pool::Pool,
+        helper_devices::HelperDevice,
+        incidents::StoredIncident,
+        notice_messages::SendableMessage,
+        notice_subjects::NoticeSubject,
+        notices::{
+            channels::StoredChannel, count_updates::UPDATED, early_changes::EndedWay, notice_queue::ACKNOWLEDGED,
+        },
     },
     domain::{
         alarm_notice::{AlarmNotice, NoticeEvent, dashboard_at},

@@ -10,9 +10,11 @@ use crate::{
     clients::channels::{ChannelFailure, TakenMessage},
     crypto::digest::sha256_hex,
     db::{
-        channels::{self, StoredChannel},
         engine::{error::DbError, pool::Db},
-        notices,
+        notices::{
+            channels::{self, StoredChannel},
+            notice_queue,
+        },
         query_failures::log_failure,
     },
     domain::{
@@ -190,7 +192,7 @@ impl SentMessages {
         self.0.iter().try_for_each(|(channel, outcome)| match outcome {
             Ok(_) => channels::note_accepted(db, &[(channel.id.as_str(), channel.target_hash.as_str())], now),
             Err(ChannelFailure { fault, .. }) => {
-                notices::note_channel_failure(db, &channel.id(), &channel.target_hash, *fault, now)
+                notice_queue::note_channel_failure(db, &channel.id(), &channel.target_hash, *fault, now)
             }
         })
     }

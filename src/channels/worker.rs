@@ -25,7 +25,7 @@ use crate::{
         notice_messages::{self, DueMessages, HeldMessages, SendableMessage},
         notice_steps::{self, StepsMade, TooLateMessage},
         notice_subjects::NoticeSubject,
-        notices::{self, DeliveryOutcome, EndedAttempt, NoticeKey},
+        notices::notice_queue::{self, DeliveryOutcome, EndedAttempt, NoticeKey},
         query_failures::log_failure,
     },
     domain::{
@@ -186,12 +186,12 @@ impl Worker {
             None => {
                 let clock = self.channels.clock.clone();
                 // By the time of the reading: what was stored while it waited for its turn is not ahead.
-                let is_ahead = move |db: &mut Db| notices::are_any_ahead(db, clock.now() + CLOCK_STEP);
+                let is_ahead = move |db: &mut Db| notice_queue::are_any_ahead(db, clock.now() + CLOCK_STEP);
                 self.channels.pool.read(is_ahead).await?
             }
         };
         if is_set_back {
-            let notices = self.channels.pool.write(move |db: &mut Db| notices::hasten_all(db, now.stamp)).await?;
+            let notices = self.channels.pool.write(move |db: &mut Db| notice_queue::hasten_all(db, now.stamp)).await?;
             log::warn!(notices; "the clock was set back: alarms that waited are sent at once");
         }
         self.seen = Some(now);
@@ -222,14 +222,14 @@ impl Worker {
     /// True if further steps may be due.
     async fn make_steps(&self) -> Result<bool, DbError> {
         let (pool, now) = (&self.channels.pool, self.channels.clock.now());
-        if !pool.read(move |db| notices::is_due(db, now)).await? {
+        if !pool.read(move |db| notice_queue::is_due(db, now)).await? {
             return Ok(false);
         }
         let make = move |db: &mut Db| notice_steps::make_due(db, now, BATCH as i64);
         let StepsMade { notices, unreadable, ended, mut too_late, .. } = pool.write(make).await?;
         // Their outcomes follow.
         too_late.retain(|message| {
-            let id = notices::message_id(&message.incident, &ChannelId::from(message.channel.as_str()), 0);
+            let id = notice_queue::message_id(&message.incident, &ChannelId::from(message.channel.as_str()), 0);
             !self.channels.early.is_early(&id)
         });
         for key in unreadable {
@@ -258,7 +258,7 @@ impl Worker {
             self.end_unreadable(unreadable, now.stamp).await?;
             if !waiting.is_empty() {
                 are_any = true;
-                pool.write(move |db: &mut Db| notices::pass_over(db, &waiting, fault, now.stamp)).await?;
+                pool.write(move |db: &mut Db| notice_queue::pass_over(db, &waiting, fault, now.stamp)).await?;
                 self.channels.news.notify_waiters();
             }
         }

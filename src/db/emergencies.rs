@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::{
     db::{
-        channels::{self, StoredChannel},
         engine::{error::DbError, pool::Db, prelude::*},
         incidents, notice_subjects,
-        notices::{EndedAttempt, NoticeKey},
+        notices::{
+            channels::{self, StoredChannel},
+            notice_queue::{EndedAttempt, NoticeKey},
+        },
         paired_servers,
         schema::{channels as channel_rows, deliveries, notices},
     },

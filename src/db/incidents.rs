@@ -30,7 +30,8 @@ use crate::{
         PURGE_BATCH, access,
         alarms::{self, AlarmState, LedgerAlarm},
         engine::{error::DbError, pool::Db, prelude::*},
-        new_notices, notices, paired_servers,
+        notices::{new_notices, notice_queue},
+        paired_servers,
         schema::{incident_acks, incidents, smart_devices},
     },
     domain::{
@@ -403,7 +404,7 @@ pub fn acknowledge(
         };
     }
     take_note(db, incident, user.as_str(), now)?;
-    notices::queue_acknowledged(db, incident, user, now)?;
+    notice_queue::queue_acknowledged(db, incident, user, now)?;
     let row = incidents::table.find(incident).select(IncidentRow::as_select()).first(db)?;
     Ok(with_acks(db, vec![row])?.pop())
 }

@@ -7,9 +7,11 @@ use crate::{
         access,
         engine::{error::DbError, pool::Db, prelude::*},
         incidents::{self, StoredIncident},
-        new_notices::{self, NewNotice},
-        notice_rules::NoticeRules,
-        notices::NoticeDeliveryState,
+        notices::{
+            new_notices::{self, NewNotice},
+            notice_queue::NoticeDeliveryState,
+            notice_rules::NoticeRules,
+        },
         schema::{channels, deliveries, notices},
     },
     domain::{

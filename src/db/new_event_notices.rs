@@ -4,10 +4,13 @@ use chrono::TimeDelta;
 
 use crate::{
     db::{
-        access, alarm_rules, channels,
+        access,
         engine::{error::DbError, pool::Db, prelude::*},
         maps, markets,
-        new_notices::{self, NewNotice},
+        notices::{
+            alarm_rules, channels,
+            new_notices::{self, NewNotice},
+        },
         paired_servers,
         schema::notices,
     },

@@ -4,13 +4,15 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
     db::{
-        channels::{self, StoredChannel},
-        count_updates::{self, UPDATED},
         engine::{error::DbError, pool::Db, prelude::*},
         incidents,
         notice_steps::TooLateMessage,
         notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},
-        notices::{ACKNOWLEDGED, DeliveryEnd, NoticeDelivery, NoticeDeliveryState, NoticeKey},
+        notices::{
+            channels::{self, StoredChannel},
+            count_updates::{self, UPDATED},
+            notice_queue::{ACKNOWLEDGED, DeliveryEnd, NoticeDelivery, NoticeDeliveryState, NoticeKey},
+        },
         paired_servers::{self, PairedServer},
         schema::{channels as channel_rows, deliveries},
     },

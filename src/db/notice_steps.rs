@@ -6,9 +6,11 @@ use std::collections::{BTreeSet, HashMap};
 use crate::{
     db::{
         engine::{error::DbError, pool::Db, prelude::*},
-        notice_rules::NoticeRules,
         notice_subjects::{self, NoticeConcern, NoticeRow},
-        notices::{DeliveryEnd, NewMessage, NoticeDeliveryState, NoticeKey, message_id},
+        notices::{
+            notice_queue::{DeliveryEnd, NewMessage, NoticeDeliveryState, NoticeKey, message_id},
+            notice_rules::NoticeRules,
+        },
         schema::{deliveries, notices},
     },
     domain::{

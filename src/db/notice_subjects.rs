@@ -4,11 +4,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
     db::{
-        access, count_updates,
+        access,
         engine::{error::DbError, pool::Db, prelude::*},
         incidents::{self, StoredIncident},
-        notice_rules::NoticeRules,
-        notices::NoticeKey,
+        notices::{count_updates, notice_queue::NoticeKey, notice_rules::NoticeRules},
         schema::notices,
     },
     domain::{

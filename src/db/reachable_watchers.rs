@@ -5,9 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::{
     db::{
-        access, alarm_rules,
-        channels::{self, StoredChannel},
+        access,
         engine::{error::DbError, pool::Db, prelude::*},
+        notices::{
+            alarm_rules,
+            channels::{self, StoredChannel},
+        },
         paired_servers::{self, PairedServer},
         schema,
     },
@@ -112,7 +115,7 @@ fn read(db: &mut Db, servers: &BTreeSet<String>) -> Result<WatchersByServer, DbE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::{channels::tests::channel, paired_servers::StoredPairing, testing};
+    use crate::db::{notices::channels::tests::channel, paired_servers::StoredPairing, testing};
 
     #[test]
     fn watchers_who_have_a_channel_are_read_in_pages() {

@@ -7,17 +7,14 @@
 use std::fmt;
 
 use crate::db::{
-    alarm_rules::RulesRow,
     alarms::WaitingPush,
     alias_answers::StoredAnswer,
     api_tokens::ApiToken,
     audit::AuditEntry,
     beta_testers::BetaTesterRow,
-    channels::StoredChannel,
     chat_lines::LineRow,
     conveyor_rows::ConveyorRow,
     customers_to_end::CustomerRow,
-    deliveries::StoredDelivery,
     device_groups::GroupRow,
     edited_items::EditedItemRow,
     engine::{error::DbError, pool::Db, prelude::*},
@@ -30,6 +27,7 @@ use crate::db::{
     maps::MapRow,
     markets::MarketRow,
     notice_subjects::NoticeRow,
+    notices::{alarm_rules::RulesRow, channels::StoredChannel, deliveries::StoredDelivery},
     paired_servers::PairedServer,
     payment_events::ShownEvent,
     player_sessions::PastSession,
@@ -188,8 +186,8 @@ mod tests {
     use super::*;
     use crate::{
         db::{
-            channels::{self, tests::channel},
             engine::pool::Pool,
+            notices::channels::{self, tests::channel},
             paired_servers::{self, StoredPairing},
             testing,
         },

@@ -1,4 +1,5 @@
-//! Alarms that are said in the team's chat: their delivery, as [`deliveries`](crate::db::deliveries) has that of channels.
+//! Alarms that are said in the team's chat: their delivery, as [`deliveries`](crate::db::notices::deliveries) has that
+//! of channels.
 
 use crate::{
     db::{

@@ -6,8 +6,8 @@ use crate::{
     api::context::ApiContext,
     crypto::signed_webhook,
     db::{
-        channels,
         engine::{error::DbError, pool::Db},
+        notices::channels,
     },
     domain::{channel::ChannelTarget, ids::UserId, limits::CHANNELS_PER_USER},
     simulator::{

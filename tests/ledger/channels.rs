@@ -14,12 +14,11 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer, rt, web};
 use companion::{
     api::context::ApiContext,
     db::{
-        alarm_rules, channels,
-        count_updates::UPDATED,
         engine::{
             error::DbError,
             pool::{Db, Pool},
         },
+        notices::{alarm_rules, channels, count_updates::UPDATED},
         schema,
     },
     domain::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::TimeDelta;
-use companion::{db::notices::ACKNOWLEDGED, domain::time::Timestamp};
+use companion::{db::notices::notice_queue::ACKNOWLEDGED, domain::time::Timestamp};
 
 use crate::{
     browsers::{BROWSERS, Browser, REPEATED_WORD},

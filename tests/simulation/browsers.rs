@@ -14,10 +14,12 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use companion::{
     clients::channels::{ChannelAnswer, ChannelRequest},
     db::{
-        channels::StoredChannel,
-        count_updates::UPDATED,
         engine::pool::Pool,
-        notices::{ACKNOWLEDGED, message_id},
+        notices::{
+            channels::StoredChannel,
+            count_updates::UPDATED,
+            notice_queue::{ACKNOWLEDGED, message_id},
+        },
         schema,
     },
     domain::{channel::ChannelTarget, ids::ChannelId},

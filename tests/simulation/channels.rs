@@ -14,14 +14,12 @@ use companion::{
     config::PublicUrls,
     crypto::{ack_link::AckLinks, keys::Key32},
     db::{
-        alarm_rules, channels,
-        count_updates::UPDATED,
         early_alarms::EarlyAlarms,
         engine::{
             error::DbError,
             pool::{Db, Pool},
         },
-        notices::message_id,
+        notices::{alarm_rules, channels, count_updates::UPDATED, notice_queue::message_id},
         schema,
     },
     domain::{

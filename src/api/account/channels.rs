@@ -25,10 +25,13 @@ use crate::{
     clients::channels::{ChannelFailure, TakenMessage},
     crypto::{signed_webhook, web_push::BrowserKeys},
     db::{
-        channels::{self, ChannelNotAdded, StoredChannel},
         emergencies::{self, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
-        late_notices, notices,
+        late_notices,
+        notices::{
+            channels::{self, ChannelNotAdded, StoredChannel},
+            notice_queue,
+        },
     },
     domain::{
         channel::{ChannelFault, ChannelKind, ChannelProof, ChannelState, ChannelTarget},
@@ -406,7 +409,7 @@ pub async fn test(
             channels::note_tested(db, &id, &channel.target_hash, now)?;
             late_notices::open(db, &user.id, now)
         }
-        Some(fault) => notices::note_channel_failure(db, &id, &channel.target_hash, fault, now),
+        Some(fault) => notice_queue::note_channel_failure(db, &id, &channel.target_hash, fault, now),
     };
     context.pool.write_and_notify(note, move |()| sender.note_tested(&target, fault)).await?;
     let tested = match sent {

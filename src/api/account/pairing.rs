@@ -30,7 +30,7 @@ use crate::{
         access,
         engine::{error::DbError, pool::Db},
         helper_devices::{self, HelperDevice},
-        new_devices,
+        notices::new_devices,
         pairing_codes::{self, CodePurpose},
         pairing_requests,
     },

@@ -27,9 +27,10 @@ use crate::{
     },
     db::{
         customers_to_end::CustomerTurn,
-        early_changes::EndedWay,
         engine::{error::DbError, pool::Db},
-        former_subscribers, payment_customers,
+        former_subscribers,
+        notices::early_changes::EndedWay,
+        payment_customers,
         personal_data::{self, Erased, PERSONAL_DATA, RowPlace},
         push_registrations, sessions, subscriptions,
         users::User,

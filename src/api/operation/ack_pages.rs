@@ -18,7 +18,7 @@ use crate::{
         access,
         engine::pool::Db,
         incidents::{self, StoredIncident},
-        notices::NoticeKey,
+        notices::notice_queue::NoticeKey,
     },
     domain::{
         ids::{ServerId, UserId},

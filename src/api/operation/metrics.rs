@@ -36,7 +36,7 @@ use crate::{
         alarms::{self, Tally},
         engine::pool::{Db, PoolLoad},
         incidents, journal, last_backup,
-        waiting_notices::{self, WaitingNotices},
+        notices::waiting_notices::{self, WaitingNotices},
     },
     domain::{
         payment::{EventResult, ReportKind},

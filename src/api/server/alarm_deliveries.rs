@@ -13,10 +13,12 @@ use crate::{
         extract::paired_server::{ServerPart, WatchedServer},
     },
     db::{
-        channels::{self, StoredChannel},
-        deliveries::{self, StoredDelivery},
         engine::{error::DbError, pool::Db},
-        notices::{self, NoticeDeliveryState},
+        notices::{
+            channels::{self, StoredChannel},
+            deliveries::{self, StoredDelivery},
+            notice_queue::{self, NoticeDeliveryState},
+        },
         spoken_alarms,
     },
     domain::{
@@ -102,7 +104,7 @@ pub async fn list(
     own_id(&incident, &()).map_err(|_| ApiError::NotFound)?;
     let read = move |db: &mut Db| {
         let spoken = spoken_alarms::get(db, &id, &incident)?;
-        if notices::server_of(db, &incident, &user.id)? != Some(id) {
+        if notice_queue::server_of(db, &incident, &user.id)? != Some(id) {
             return Ok((Vec::new(), Vec::new(), spoken));
         }
         Ok((channels::list(db, &user.id)?, deliveries::list(db, &incident, &user.id)?, spoken))

@@ -16,9 +16,12 @@ use crate::{
         server::alarm_deliveries::SpokenView,
     },
     db::{
-        alarm_rules, alarms,
-        channels::{self, StoredChannel},
+        alarms,
         engine::{error::DbError, pool::Db},
+        notices::{
+            alarm_rules,
+            channels::{self, StoredChannel},
+        },
         paired_servers, push_refusals, smart_devices, spoken_alarms, team_chat_settings,
     },
     domain::{

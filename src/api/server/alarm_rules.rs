@@ -14,10 +14,13 @@ use crate::{
         extract::{json::Json, paired_server::WatchedServer},
     },
     db::{
-        access, alarm_rules,
-        channels::{self, StoredChannel},
+        access,
         engine::pool::Db,
         late_notices,
+        notices::{
+            alarm_rules,
+            channels::{self, StoredChannel},
+        },
     },
     domain::{
         escalation::{AlarmRules, EscalationStep, only_raids},

@@ -18,11 +18,13 @@ use crate::{
         server::alarm_deliveries::SpokenView,
     },
     db::{
-        alarm_rules,
-        channels::{self, StoredChannel},
-        deliveries::{self, StoredDelivery},
         engine::{error::DbError, pool::Db},
-        notices::{DeliveryOutcome, EndedAttempt, NoticeDeliveryState, NoticeKey},
+        notices::{
+            alarm_rules,
+            channels::{self, StoredChannel},
+            deliveries::{self, StoredDelivery},
+            notice_queue::{DeliveryOutcome, EndedAttempt, NoticeDeliveryState, NoticeKey},
+        },
         spoken_alarms, team_chat_settings,
     },
     domain::{

@@ -20,9 +20,9 @@ use crate::{
     },
     crypto::digest::sha256_hex,
     db::{
-        early_changes::EndedWay,
         engine::pool::Db,
         guests::{self, InviteKey, LinkRefused, OpenLink, SharedServer},
+        notices::early_changes::EndedWay,
     },
     domain::{access::Role, ids::ServerId, limits::SHARED_SERVERS_PER_USER, time::Timestamp},
     relay::hub::AccessChanged,

@@ -27,9 +27,9 @@ use crate::{
     },
     crypto::digest::sha256_hex,
     db::{
-        early_changes::EndedWay,
         engine::{error::DbError, pool::Db},
         guests::{self, Guest, InviteRefused, Invitee},
+        notices::early_changes::EndedWay,
         users::User,
     },
     domain::{

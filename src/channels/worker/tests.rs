@@ -21,18 +21,20 @@ use crate::{
     config::{Database, PublicUrls},
     crypto::{ack_link::AckLinks, keys::Key32, random::Random, sealer::Sealer},
     db::{
-        channels::{self, StoredChannel},
         early_alarms::EarlyAlarm,
-        early_changes::EndedWay,
         emergencies,
         engine::{pool::Pool, prelude::*},
         helper_devices,
         incidents::{self, StoredIncident},
-        notices::NoticeDeliveryState,
+        notices::{
+            channels::{self, StoredChannel},
+            early_changes::EndedWay,
+            notice_queue::NoticeDeliveryState,
+            waiting_notices,
+        },
         pairing_codes::CodePurpose,
         schema::deliveries,
         testing::{self, FreezingRelay, Postgres, now},
-        waiting_notices,
     },
     domain::{
         channel::ChannelTarget,
@@ -356,7 +358,7 @@ async fn leave_what_is_stored_to_the_worker(pool: &Pool) {
     receiver.until(SECOND, 1).await;
     sending.abort();
     let sent: Vec<&String> = receiver.seen[SECOND].keys().collect();
-    assert_eq!(sent, [&notices::message_id("raid1", &channel, 0)], "the first one is for the other node");
+    assert_eq!(sent, [&notice_queue::message_id("raid1", &channel, 0)], "the first one is for the other node");
 }
 
 #[test]
@@ -443,7 +445,7 @@ async fn become_quiet_while_waiting(pool: &Pool) {
     receiver.until(FIRST, at_once + 1).await;
     sending.abort();
     let channel = pool.read(|db: &mut Db| channels::list(db, &format!("user{}", USERS - 1).as_str().into())).await;
-    let expected = notices::message_id(&format!("another{}", USERS - 1), &channel.unwrap()[0].id(), 0);
+    let expected = notice_queue::message_id(&format!("another{}", USERS - 1), &channel.unwrap()[0].id(), 0);
     let sent: Vec<&String> = receiver.seen[FIRST].keys().filter(|id| !first.contains_key(*id)).collect();
     assert_eq!(sent, [&expected], "of those that are over nothing more is sent");
 }
@@ -476,7 +478,7 @@ async fn end_ways_of_memory(pool: &Pool) {
     rename(pool, "channels_away", "channels").await;
     let channel = pool.read(|db: &mut Db| channels::list(db, &"user5".into())).await.unwrap()[0].id();
     let sent: Vec<&String> = receiver.seen[SECOND].keys().collect();
-    assert_eq!(sent, [&notices::message_id("raid5", &channel, 0)]);
+    assert_eq!(sent, [&notice_queue::message_id("raid5", &channel, 0)]);
 }
 
 #[test]
@@ -512,7 +514,7 @@ async fn end_by_answers(pool: &Pool) {
     for number in 0..2 {
         let user = UserId::from(format!("user{number}").as_str());
         let channel = pool.read(move |db: &mut Db| channels::list(db, &user)).await.unwrap()[0].id();
-        expected.push(notices::message_id(&format!("raid{number}"), &channel, 0));
+        expected.push(notice_queue::message_id(&format!("raid{number}"), &channel, 0));
     }
     expected.sort_unstable();
     assert_eq!(receiver.seen[GONE].keys().cloned().collect::<Vec<_>>(), expected, "each was asked once");
@@ -580,7 +582,7 @@ async fn end_by_answers_to_others(pool: &Pool) {
     sending.abort();
     rename(pool, "channels_away", "channels").await;
     let rung = [("raid2", again.id()), ("raid3", of_new_target.id())];
-    let rung = rung.map(|(incident, channel)| notices::message_id(incident, &channel, 0));
+    let rung = rung.map(|(incident, channel)| notice_queue::message_id(incident, &channel, 0));
     let mut expected = [&[notice.incident][..], &rung].concat();
     expected.sort_unstable();
     assert_eq!(receiver.seen[GONE].keys().cloned().collect::<Vec<_>>(), expected, "the warning came once");
@@ -674,7 +676,7 @@ async fn acknowledge_in_the_journal(pool: &Pool) {
     let user = UserId::from(format!("user{}", USERS - 1).as_str());
     let channel = pool.read(move |db: &mut Db| channels::list(db, &user)).await.unwrap()[0].id();
     let sent: Vec<&String> = receiver.seen[SECOND].keys().collect();
-    assert_eq!(sent, [&notices::message_id(&format!("later{}", USERS - 1), &channel, 0)]);
+    assert_eq!(sent, [&notice_queue::message_id(&format!("later{}", USERS - 1), &channel, 0)]);
 }
 
 #[test]

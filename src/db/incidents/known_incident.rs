@@ -2,8 +2,8 @@
 
 use crate::{
     db::{
-        count_updates,
         engine::{error::DbError, pool::Db, prelude::*},
+        notices::count_updates,
         schema::incidents,
     },
     domain::incident::Incident,

@@ -7,7 +7,7 @@ use crate::{
     db::{
         alarms,
         engine::{error::DbError, pool::Db, prelude::*},
-        merged_notices, notices,
+        notices::{merged_notices, notice_queue},
         schema::{incidents, merged_incidents},
     },
     domain::{incident::IncidentState, time::Timestamp},
@@ -71,5 +71,6 @@ pub(super) fn merge(db: &mut Db, id: &str, into: &str) -> Result<(), DbError> {
     diesel::delete(incidents::table.find(id)).execute(db)?;
     // Channels by which the one has rung hear of acknowledgements of the other.
     let acks = acks::of(db, into)?;
-    acks.into_iter().try_for_each(|(user, at)| notices::queue_acknowledged(db, into, &user.into(), at.max(rang_at)))
+    acks.into_iter()
+        .try_for_each(|(user, at)| notice_queue::queue_acknowledged(db, into, &user.into(), at.max(rang_at)))
 }

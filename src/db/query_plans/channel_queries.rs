@@ -3,14 +3,17 @@
 use super::statement_plans::{plan, prepare_plans, statements};
 use crate::{
     db::{
-        alarm_rules, channels, count_updates, deliveries, disabled_channels,
         emergencies::{self, OrphanedEmergency},
         engine::pool::Db,
-        incidents, late_notices, merged_notices, new_event_notices, new_notices, notice_messages, notice_steps,
-        notices::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
+        incidents, late_notices, new_event_notices, notice_messages, notice_steps,
+        notices::{
+            alarm_rules, channels, count_updates, deliveries, disabled_channels, merged_notices, new_notices,
+            notice_queue::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
+            waiting_notices,
+        },
         paired_servers, reachable_watchers, spoken_alarms,
         testing::{self, now},
-        users, waiting_notices,
+        users,
     },
     domain::{
         channel::{ChannelFault, ChannelKind},
@@ -56,16 +59,16 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     assert!(alarm_rules::are_any_at(db, &paired.address, paired.port).unwrap());
     paired_servers::at(db, key, 1).unwrap();
     deliveries::list(db, key, user).unwrap();
-    notices::is_due(db, now()).unwrap();
-    notices::are_any_ahead(db, now()).unwrap();
-    notices::hasten_all(db, now()).unwrap();
+    notice_queue::is_due(db, now()).unwrap();
+    notice_queue::are_any_ahead(db, now()).unwrap();
+    notice_queue::hasten_all(db, now()).unwrap();
     channels::aimed(db, &[(key, key)]).unwrap();
     notice_steps::make_due(db, now(), 9).unwrap();
-    notices::stored(db, &[key.to_owned()]).unwrap();
+    notice_queue::stored(db, &[key.to_owned()]).unwrap();
     let (incident_id, user_id) = ("other".to_owned(), user.to_string());
     let sent = NoticeDelivery { incident_id, user_id, ..ended_attempt(key).delivery };
-    notices::passed_by_steps(db, std::slice::from_ref(&sent), now()).unwrap();
-    notices::insert_sent(db, &[sent], now()).unwrap();
+    notice_queue::passed_by_steps(db, std::slice::from_ref(&sent), now()).unwrap();
+    notice_queue::insert_sent(db, &[sent], now()).unwrap();
     reachable_watchers::page(db, None, 9).unwrap();
     reachable_watchers::page(db, Some(server), 9).unwrap();
     reachable_watchers::of(db, &[server.to_string()].into()).unwrap();
@@ -75,8 +78,8 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     for lane in ChannelLane::ALL {
         notice_messages::due(db, now(), lane, &load).unwrap();
     }
-    notices::note_outcomes(db, &[ended_attempt(key)], now()).unwrap();
-    notices::queue_acknowledged(db, key, user, now()).unwrap();
+    notice_queue::note_outcomes(db, &[ended_attempt(key)], now()).unwrap();
+    notice_queue::queue_acknowledged(db, key, user, now()).unwrap();
     count_updates::queue(db, key, now()).unwrap();
     emergencies::over(db, now(), None, 9).unwrap();
     let begun = OrphanedEmergency::begun_by(&ended_attempt(key), now()).unwrap();
@@ -87,14 +90,14 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     emergencies::of_user(db, user, now()).unwrap();
     emergencies::of_server(db, server, now()).unwrap();
     notice_messages::at_origins(db, now(), &load.origins, 9).unwrap();
-    notices::pass_over(db, &[ended_attempt(key).delivery], ChannelFault::Throttled, now()).unwrap();
-    notices::note_channel_failure(db, &key.into(), key, ChannelFault::Gone, now()).unwrap();
-    notices::end_alone(db, &ended_attempt(key), now()).unwrap();
+    notice_queue::pass_over(db, &[ended_attempt(key).delivery], ChannelFault::Throttled, now()).unwrap();
+    notice_queue::note_channel_failure(db, &key.into(), key, ChannelFault::Gone, now()).unwrap();
+    notice_queue::end_alone(db, &ended_attempt(key), now()).unwrap();
     channels::note_gone(db, (key, key), now()).unwrap();
     notice_messages::end_unreadable(db, &[key.to_owned()], now()).unwrap();
     notice_messages::end_over(db, &[key.to_owned()], now()).unwrap();
     incidents::whole(db, key).unwrap();
-    notices::server_of(db, key, user).unwrap();
+    notice_queue::server_of(db, key, user).unwrap();
     late_notices::hasten_unsent(db, server, user, now()).unwrap();
     let line = SpokenLine { state: SpokenState::Queued, fault: None, queued_at: now(), ended_at: None };
     spoken_alarms::put(db, server, key, line).unwrap();
@@ -103,7 +106,7 @@ pub fn make(db: &mut Db, user: &UserId, server: &ServerId, key: &str) {
     spoken_alarms::purge(db, now()).unwrap();
     users::find_by_account(db, &key.into()).unwrap();
     waiting_notices::read(db).unwrap();
-    notices::purge(db, now()).unwrap();
+    notice_queue::purge(db, now()).unwrap();
 }
 
 fn ended_attempt(key: &str) -> EndedAttempt {

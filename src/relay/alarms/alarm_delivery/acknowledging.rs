@@ -7,7 +7,7 @@ use super::{AlarmDelivery, IncidentNews};
 use crate::{
     db::{
         incidents::{ACKNOWLEDGED, LedgerWrite, StoredIncident},
-        notices::NoticeKey,
+        notices::notice_queue::NoticeKey,
     },
     domain::{ids::UserId, time::Timestamp},
     relay::alarms::ledger::SavedTo,

@@ -1,7 +1,7 @@
 //! Acknowledgements that the database does not take in time.
 
 use super::*;
-use crate::{db::notices::NoticeKey, relay::alarms::alarm_delivery::acknowledging::KeptAcknowledgement};
+use crate::{db::notices::notice_queue::NoticeKey, relay::alarms::alarm_delivery::acknowledging::KeptAcknowledgement};
 
 impl Life {
     async fn keep(&self, incident: &str, user: &str) -> KeptAcknowledgement {

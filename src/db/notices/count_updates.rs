@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use crate::{
     db::{
         engine::{error::DbError, pool::Db, prelude::*},
-        notices::{NewMessage, NoticeDelivery, NoticeDeliveryState, message_id},
+        notices::notice_queue::{NewMessage, NoticeDelivery, NoticeDeliveryState, message_id},
         schema::{channels, deliveries, incident_acks},
     },
     domain::{

@@ -1,13 +1,12 @@
 use super::*;
 use crate::{
     db::{
-        alarm_rules,
-        channels::tests::channel,
         engine::pool::Pool,
         incidents, late_notices, notice_messages,
         notice_steps::{self, StepsMade},
+        notices::{alarm_rules, channels::tests::channel, waiting_notices},
         testing::{self, later, now},
-        timeline, waiting_notices,
+        timeline,
     },
     domain::{
         channel::{ChannelKind, ChannelState},
@@ -436,7 +435,8 @@ fn a_raid_that_ends_within_the_quiet_hours_is_listed_as_suppressed() {
         let end = due_at(pool, "owner").unwrap();
         assert_eq!((step(pool, end), due_at(pool, "owner")), (0, None));
         let list = |user: &str| {
-            let list = pool.read_blocking(|db| crate::db::deliveries::list(db, "incident", &user.into())).unwrap();
+            let list =
+                pool.read_blocking(|db| crate::db::notices::deliveries::list(db, "incident", &user.into())).unwrap();
             list.into_iter().map(|message| (message.channel_id, message.state)).collect::<Vec<_>>()
         };
         assert_eq!(list("owner"), [("browser".to_owned(), "suppressed".to_owned())]);
@@ -463,7 +463,7 @@ fn an_event_is_sent_once_to_those_who_want_it_after_all_raids() {
         let messages = sent(pool, later(1));
         let about: Vec<&str> = messages.iter().map(|message| message.incident_id.as_str()).collect();
         assert_eq!(about, ["incident", "incident", "one"]);
-        let of_guest = |db: &mut Db| crate::db::deliveries::list(db, "one", &"guest".into());
+        let of_guest = |db: &mut Db| crate::db::notices::deliveries::list(db, "one", &"guest".into());
         let of_guest = pool.read_blocking(of_guest).unwrap();
         assert_eq!((of_guest.len(), &*of_guest[0].state), (1, "suppressed"));
         for message in &messages {

@@ -9,7 +9,7 @@ use std::{
 use chrono::TimeDelta;
 
 use crate::{
-    db::notices::NoticeKey,
+    db::notices::notice_queue::NoticeKey,
     domain::{
         escalation::AlarmRules,
         ids::{ChannelId, ServerId, UserId},

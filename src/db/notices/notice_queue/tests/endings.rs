@@ -50,7 +50,7 @@ fn an_acknowledgement_ends_late_steps_too() {
 
 /// The user's messages about the raid: channel, state and reason.
 fn listed(pool: &Pool, user: &str) -> Vec<(String, String, Option<String>)> {
-    let list = pool.read_blocking(|db| crate::db::deliveries::list(db, "incident", &user.into())).unwrap();
+    let list = pool.read_blocking(|db| crate::db::notices::deliveries::list(db, "incident", &user.into())).unwrap();
     list.into_iter().map(|message| (message.channel_id, message.state, message.reason)).collect()
 }
 
@@ -150,7 +150,8 @@ fn a_webhook_is_not_tried_once_the_raid_is_over_and_the_access_is_gone_or_it_too
         fail(pool, &sent(pool, later(180)), 1_200);
         pool.write_blocking(|db| crate::db::guests::leave(db, &"other".into(), &server)).unwrap();
         assert!(sent(pool, later(1_200)).is_empty());
-        let rounds = pool.read_blocking(|db| crate::db::deliveries::list(db, "incident", &"guest".into())).unwrap();
+        let rounds =
+            pool.read_blocking(|db| crate::db::notices::deliveries::list(db, "incident", &"guest".into())).unwrap();
         let rounds: Vec<_> = rounds.iter().map(|message| (message.round, message.state.as_str())).collect();
         assert_eq!(rounds, [(0, "accepted"), (1, "cancelled")]);
     });
@@ -203,7 +204,8 @@ fn a_channel_that_is_gone_ends_all_that_waits_for_it_and_makes_the_next_steps_du
         end(pool, first, &gone, later(1));
         assert_eq!(channels_of(&sent(pool, later(1))), ["hook", "hook"]);
         for incident in ["incident", "another"] {
-            let list = pool.read_blocking(|db| crate::db::deliveries::list(db, incident, &"owner".into())).unwrap();
+            let list =
+                pool.read_blocking(|db| crate::db::notices::deliveries::list(db, incident, &"owner".into())).unwrap();
             let [message] = &*list else { panic!("{list:?}") };
             let reason = message.reason.as_deref();
             assert_eq!((message.state.as_str(), reason, message.ended_at), ("failed", Some("gone"), Some(later(1))));
@@ -232,8 +234,10 @@ fn a_message_that_was_taken_before_its_channel_was_gone_does_not_bring_it_back()
             let stored = pool.read_blocking(|db| channels::get(db, &"browser".into())).unwrap().unwrap();
             assert_eq!((&*stored.state, stored.reason.as_deref()), ("gone", Some("gone")));
         }
-        let list = pool.read_blocking(|db| crate::db::deliveries::list(db, "incident", &"owner".into())).unwrap();
-        let other = pool.read_blocking(|db| crate::db::deliveries::list(db, "another", &"owner".into())).unwrap();
+        let list =
+            pool.read_blocking(|db| crate::db::notices::deliveries::list(db, "incident", &"owner".into())).unwrap();
+        let other =
+            pool.read_blocking(|db| crate::db::notices::deliveries::list(db, "another", &"owner".into())).unwrap();
         let mut states: Vec<_> = list.iter().chain(&other).map(|message| message.state.as_str()).collect();
         states.sort_unstable();
         assert_eq!(states, ["accepted", "failed"]);

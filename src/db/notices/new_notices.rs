@@ -2,8 +2,9 @@
 
 use crate::{
     db::{
-        access, channels,
+        access,
         engine::{error::DbError, pool::Db, prelude::*},
+        notices::channels,
         schema::notices,
     },
     domain::{

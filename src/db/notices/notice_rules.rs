@@ -8,9 +8,11 @@ use std::{
 use crate::{
     db::{
         access,
-        alarm_rules::{self, StoredRules},
-        channels,
         engine::{error::DbError, pool::Db},
+        notices::{
+            alarm_rules::{self, StoredRules},
+            channels,
+        },
     },
     domain::{access::Role, channel::ChannelKind, escalation::AlarmRules, ids::ChannelId},
 };

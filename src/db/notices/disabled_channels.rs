@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::{
         db::{
-            channels::{insert, note_accepted, note_failure, tests::channel},
+            notices::channels::{insert, note_accepted, note_failure, tests::channel},
             testing::{self, later, now},
         },
         domain::channel::{ChannelFault, ChannelKind, DISABLED_AFTER_FAILURES},

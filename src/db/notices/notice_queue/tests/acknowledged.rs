@@ -32,7 +32,8 @@ fn what_rang_and_has_a_word_for_it_hears_of_the_acknowledgement_once() {
         end(pool, &said[0], &ACCEPTED, later(4));
         acknowledge(pool, &server, "owner", later(5));
         assert_eq!(sent(pool, later(5)), []);
-        let listed = pool.read_blocking(|db| crate::db::deliveries::list(db, "incident", &"owner".into())).unwrap();
+        let listed =
+            pool.read_blocking(|db| crate::db::notices::deliveries::list(db, "incident", &"owner".into())).unwrap();
         assert_eq!(listed.len(), 2, "the messages of the alarm alone");
 
         acknowledge(pool, &server, "guest", later(6));
@@ -137,7 +138,7 @@ fn what_a_part_rang_hears_of_the_acknowledgement_of_the_whole_and_of_its_parts()
         assert_eq!(said(later(2)), [of("browser")], "the guest's was not taken yet");
         let ended = [attempt(under_way, ACCEPTED)];
         let store = |db: &mut Db| {
-            crate::db::merged_notices::adopt(db, &ended, later(3))?;
+            crate::db::notices::merged_notices::adopt(db, &ended, later(3))?;
             note_outcomes(db, &ended, later(3))
         };
         pool.write_blocking(store).unwrap();

@@ -1,11 +1,12 @@
-//! Messages of notices, as their users are shown them. [`notices`](crate::db::notices) queues them and stores how they end.
+//! Messages of notices, as their users are shown them. [`notice_queue`](crate::db::notices::notice_queue) queues them
+//! and stores how they end.
 
 use std::collections::BTreeSet;
 
 use crate::{
     db::{
         engine::{error::DbError, pool::Db, prelude::*},
-        notices::NoticeDeliveryState,
+        notices::notice_queue::NoticeDeliveryState,
         schema::deliveries,
     },
     domain::{ids::UserId, time::Timestamp},

@@ -1,4 +1,4 @@
-//! Figures of [notices](crate::db::notices) that wait, for operators.
+//! Figures of [notices](crate::db::notices::notice_queue) that wait, for operators.
 
 use diesel::dsl::{count_star, min};
 

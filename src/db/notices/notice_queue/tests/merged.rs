@@ -4,7 +4,7 @@ use super::{
     acknowledged::{acknowledge, rung},
     *,
 };
-use crate::db::{emergencies, merged_notices};
+use crate::db::{emergencies, notices::merged_notices};
 
 /// The alarm "incident" turned out to be a part of "whole".
 fn merge(pool: &Pool, server: &ServerId) {
@@ -68,7 +68,8 @@ fn what_repeats_of_a_part_ends_although_the_whole_has_rung_by_the_same_channel()
         receipts.sort_unstable();
         all.sort_unstable();
         assert_eq!((all.len(), receipts), (6, all));
-        let listed = pool.read_blocking(|db| crate::db::deliveries::list(db, "whole", &"owner".into())).unwrap();
+        let listed =
+            pool.read_blocking(|db| crate::db::notices::deliveries::list(db, "whole", &"owner".into())).unwrap();
         assert_eq!(listed.len(), 2, "of the rounds alone");
     });
 }

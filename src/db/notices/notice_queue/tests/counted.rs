@@ -1,7 +1,7 @@
 //! Messages that say how often an alarm went off.
 
 use super::*;
-use crate::db::count_updates::UPDATED;
+use crate::db::notices::count_updates::UPDATED;
 
 /// The alarm goes off for this time, at this second.
 fn ring_at(pool: &Pool, server: &ServerId, count: u32, second: i64) {
@@ -45,7 +45,8 @@ fn a_browser_that_shows_the_alarm_is_sent_its_count_half_a_minute_apart() {
         ring_at(pool, &server, 5, 45);
         assert!(said(pool, 60).is_empty());
         assert_eq!(said(pool, 61).len(), 1, "half a minute after the one before");
-        let listed = pool.read_blocking(|db| crate::db::deliveries::list(db, "incident", &"owner".into())).unwrap();
+        let listed =
+            pool.read_blocking(|db| crate::db::notices::deliveries::list(db, "incident", &"owner".into())).unwrap();
         assert_eq!(listed.len(), 1, "the message of the alarm alone");
     });
 }

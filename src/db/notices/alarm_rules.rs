@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::{
     db::{
-        channels::{self, StoredChannel},
         engine::{error::DbError, pool::Db, prelude::*},
+        notices::channels::{self, StoredChannel},
         schema::{alarm_rules, paired_servers},
     },
     domain::{

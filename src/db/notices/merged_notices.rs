@@ -7,10 +7,14 @@ use diesel::dsl::min;
 
 use crate::{
     db::{
-        channels,
-        count_updates::UPDATED,
         engine::{error::DbError, pool::Db, prelude::*},
-        notices::{self, ACKNOWLEDGED, DeliveryOutcome, EndedAttempt, NewMessage, NoticeDelivery, NoticeDeliveryState},
+        notices::{
+            channels,
+            count_updates::UPDATED,
+            notice_queue::{
+                self, ACKNOWLEDGED, DeliveryOutcome, EndedAttempt, NewMessage, NoticeDelivery, NoticeDeliveryState,
+            },
+        },
         schema::{deliveries, incident_acks, merged_incidents, notices as notice_rows},
     },
     domain::{
@@ -149,8 +153,8 @@ pub fn adopt(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Result<(), 
         let delivery = &attempt.delivery;
         let Some(whole) = wholes.get(&delivery.incident_id) else { continue };
         let (user, channel) = (UserId::from(&*delivery.user_id), ChannelId::from(&*delivery.channel_id));
-        let is_wanted = notices::server_of(db, whole, &user)?.is_some() && channels::get(db, &channel)?.is_some();
-        let is_there = !notices::stored(db, std::slice::from_ref(&delivery.id))?.is_empty();
+        let is_wanted = notice_queue::server_of(db, whole, &user)?.is_some() && channels::get(db, &channel)?.is_some();
+        let is_there = !notice_queue::stored(db, std::slice::from_ref(&delivery.id))?.is_empty();
         if !is_wanted || is_there {
             continue;
         }
@@ -160,7 +164,7 @@ pub fn adopt(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Result<(), 
                 let message = NoticeDelivery { incident_id: whole.clone(), round, ..delivery.clone() };
                 NewMessage::queued(&message, now, true).insert(db)?;
             }
-            None if is_acknowledged(db, whole, &user)? => notices::queue_acknowledged(db, whole, &user, now)?,
+            None if is_acknowledged(db, whole, &user)? => notice_queue::queue_acknowledged(db, whole, &user, now)?,
             None => {}
         }
     }
