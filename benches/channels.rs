@@ -26,8 +26,8 @@ use companion::{
     api::context::ApiContext,
     config::Database,
     db::{
+        alarms::incidents::{self, LedgerWrite},
         engine::pool::{Db, Pool},
-        incidents::{self, LedgerWrite},
         notices::{channels, waiting_notices},
         paired_servers::{self, StoredPairing},
         users,

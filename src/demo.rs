@@ -37,7 +37,7 @@ use crate::{
     api::context::ApiContext,
     clock::Clock,
     config::Config,
-    db::incidents,
+    db::alarms::incidents,
     server::Server,
     terminal::{self, LiveLine},
 };

@@ -34,11 +34,11 @@
 //! ([`push::session`], Google's MCS) to the players it concerns, who may have nothing open. A push is stored in one
 //! transaction with what it changes ([`push::inbox`]) and then sent to the server's game connection. There both ways
 //! meet, in [`relay::alarms::alarm_delivery`]: [`domain::raid`] decides whether an alarm opens an incident or belongs
-//! to one; it is written into the ledger ([`db::alarms`], [`db::incidents`]), sent to every socket that watches, and
-//! shown in `state.raids` for a day, so that later clients get it, too. [`relay::alarms::ledger`] waits for the
-//! database half a second; then [`db::journal`] keeps the alarm until the database takes it. An incident is unheard
-//! until a socket took its message, or a state that holds it. After a restart the incidents of the last day are shown
-//! again, and pushes that were in none yet are delivered.
+//! to one; it is written into the ledger ([`db::alarms::alarm_ledger`], [`db::alarms::incidents`]), sent to every
+//! socket that watches, and shown in `state.raids` for a day, so that later clients get it, too.
+//! [`relay::alarms::ledger`] waits for the database half a second; then [`db::journal`] keeps the alarm until the
+//! database takes it. An incident is unheard until a socket took its message, or a state that holds it. After a restart
+//! the incidents of the last day are shown again, and pushes that were in none yet are delivered.
 //!
 //! # The path of a registration
 //! The game pushes to devices that are registered for a player. A user signs in at the game's site and brings the address

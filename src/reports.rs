@@ -6,14 +6,14 @@ use crate::{
     config::Config,
     crypto::random::Random,
     db::{
-        alarms as db_alarms, encryption_keys,
+        alarms::{alarm_ledger, incidents},
+        encryption_keys,
         engine::{
             error::DbError,
             pool::{Db, Pool},
             schema_steps::open_existing,
         },
         failed_pushes::{self, FailedPush},
-        incidents,
         payment_events::{self, ShownEvent},
     },
     rotation,
@@ -36,7 +36,7 @@ pub enum KeysState {
 pub fn alarms(pool: &Pool) -> Result<String, DbError> {
     let read = |db: &mut Db| {
         let dead = failed_pushes::dead_letters(db, DEAD_LETTERS_PRINTED)?;
-        Ok((db_alarms::tally(db)?, incidents::tally(db)?, dead))
+        Ok((alarm_ledger::tally(db)?, incidents::tally(db)?, dead))
     };
     let (tally, states, (dead, newest)) = pool.read_blocking(read)?;
     let alarms = tally.counts.iter().map(|(state, count)| format!("alarms {state}: {count}"));

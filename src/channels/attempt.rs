@@ -8,8 +8,7 @@ use crate::{
     channels::{figures, sender::Channels},
     clients::channels::{ChannelFailure, NOT_FOUND, TakenMessage},
     db::{
-        notice_messages::SendableMessage,
-        notice_subjects::NoticeSubject,
+        alarms::{notice_messages::SendableMessage, notice_subjects::NoticeSubject},
         notices::{
             channels::StoredChannel,
             notice_queue::{DeliveryOutcome, EndedAttempt},

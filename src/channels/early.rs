@@ -27,13 +27,15 @@ use crate::{
         sender::Channels,
     },
     db::{
-        early_alarms::EarlyAlarm,
+        alarms::{
+            early_alarms::EarlyAlarm,
+            notice_messages::SendableMessage,
+            notice_subjects::NoticeSubject,
+            reachable_watchers::{self, ReachableWatcher, WatchersByServer},
+        },
         engine::{error::DbError, pool::Db},
-        notice_messages::SendableMessage,
-        notice_subjects::NoticeSubject,
         notices::{channels::StoredChannel, notice_queue::NoticeDelivery},
         query_failures::log_failure,
-        reachable_watchers::{self, ReachableWatcher, WatchersByServer},
     },
     domain::{
         channel::{ChannelKind, ChannelState},
@@ -314,7 +316,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        db::{incidents::StoredIncident, notices::channels::tests::channel, testing},
+        db::{alarms::incidents::StoredIncident, notices::channels::tests::channel, testing},
         domain::access::Role,
     };
 

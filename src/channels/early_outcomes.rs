@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::{
     channels::{outcomes, sender::Channels},
     db::{
-        emergencies::{self, OrphanedEmergency},
+        alarms::emergencies::{self, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
         notices::{
             channels, deliveries, merged_notices,

@@ -15,7 +15,7 @@ use crate::{
     channels::sender::Channels,
     clients::channels::ChannelFailure,
     db::{
-        emergencies::{self, Emergencies, Emergency, EmergencyPlace, OrphanedEmergency},
+        alarms::emergencies::{self, Emergencies, Emergency, EmergencyPlace, OrphanedEmergency},
         engine::{error::DbError, pool::Db},
         notices::channels::{self, StoredChannel},
         query_failures::log_failure,

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::db::emergencies::OrphanedEmergency;
+use crate::db::alarms::emergencies::OrphanedEmergency;
 
 /// Emergencies that wait; a user has few, and each ends by itself after some minutes.
 const WAITING: usize = 1_000;

@@ -3,7 +3,7 @@
 use crate::{
     channels::orphaned_emergencies::OrphanedEmergencies,
     db::{
-        emergencies,
+        alarms::emergencies,
         engine::{
             error::DbError,
             pool::{Db, Pool},
@@ -79,8 +79,8 @@ mod tests {
     use super::*;
     use crate::{
         db::{
+            alarms::{incidents, notice_messages, notice_steps},
             engine::prelude::*,
-            incidents, notice_messages, notice_steps,
             notices::{
                 channels::{self, tests::channel},
                 deliveries,

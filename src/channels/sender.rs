@@ -17,12 +17,12 @@ use crate::{
     config::PublicUrls,
     crypto::{ack_link::AckLinks, digest::sha256_hex, random::Random, vapid::VapidKey},
     db::{
-        early_alarms::EarlyAlarms,
+        alarms::{
+            early_alarms::EarlyAlarms, incidents::StoredIncident, notice_messages::SendableMessage,
+            notice_subjects::NoticeSubject,
+        },
         engine::pool::Pool,
         helper_devices::HelperDevice,
-        incidents::StoredIncident,
-        notice_messages::SendableMessage,
-        notice_subjects::NoticeSubject,
         notices::{
             channels::StoredChannel, count_updates::UPDATED, early_changes::EndedWay, notice_queue::ACKNOWLEDGED,
         },

@@ -21,10 +21,12 @@ use crate::{
         sender::Channels,
     },
     db::{
+        alarms::{
+            notice_messages::{self, DueMessages, HeldMessages, SendableMessage},
+            notice_steps::{self, StepsMade, TooLateMessage},
+            notice_subjects::NoticeSubject,
+        },
         engine::{error::DbError, pool::Db},
-        notice_messages::{self, DueMessages, HeldMessages, SendableMessage},
-        notice_steps::{self, StepsMade, TooLateMessage},
-        notice_subjects::NoticeSubject,
         notices::notice_queue::{self, DeliveryOutcome, EndedAttempt, NoticeKey},
         query_failures::log_failure,
     },

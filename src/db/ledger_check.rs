@@ -92,8 +92,9 @@ mod tests {
     use crate::{
         config::Database,
         db::{
+            alarms::incidents,
             engine::{self, Access, pool::Pool},
-            incidents, testing,
+            testing,
         },
     };
 

@@ -14,8 +14,8 @@ use diesel::{
 use crate::{
     crypto::digest::sha256_hex,
     db::{
+        alarms::emergencies::{self, OrphanedEmergency},
         customers_to_end::{self, CustomerTurn},
-        emergencies::{self, OrphanedEmergency},
         engine::{error::DbError, pool::Db, prelude::*},
         schema::{
             active_days, beta_testers, chat_link_codes, chat_links, erased_customers, guests, idempotency_keys,

@@ -11,7 +11,12 @@ use serde_json::Value;
 use self::statement_plans::{plan, prepare_plans, statements};
 use crate::{
     db::{
-        PURGE_BATCH, access, alarms, alias_answers,
+        PURGE_BATCH, access,
+        alarms::{
+            alarm_ledger,
+            incidents::{self, HeardBy, LedgerWrite},
+        },
+        alias_answers,
         api_tokens::{self, ApiToken},
         audit::{self, AuditPage, AuditPayload, NewAuditEntry},
         beta_testers, chat_lines, chat_links,
@@ -26,7 +31,6 @@ use crate::{
         held_parts, helper_devices,
         idempotency_keys::{self, KeyCaller, KeyedRequest},
         images::{self, UploadedImage},
-        incidents::{self, HeardBy, LedgerWrite},
         invite_refusals, map_notes, maps, markets, members, node_news,
         notices::new_devices,
         openid_nonces, paired_servers, pairing_codes, pairing_requests, payment_customers,
@@ -140,7 +144,7 @@ fn every_query(db: &mut Db) {
     timeline::list(db, &server, &TimelinePage { kinds: Some(vec!["raid".to_owned()]), ..all }).unwrap();
     let kinds = Some(["cargo", "heli", "wipe"].map(str::to_owned).into());
     timeline::list(db, &server, &TimelinePage { since: None, before: None, kinds, limit: 50 }).unwrap();
-    alarms::purge(db, now()).unwrap();
+    alarm_ledger::purge(db, now()).unwrap();
     openid_nonces::purge(db, now()).unwrap();
     let (node, gone) = (NodeId::from(key), BTreeSet::from([NodeId::from("gone")]));
     let parts = BTreeSet::from([PartId::from(key)]);
@@ -152,7 +156,7 @@ fn every_query(db: &mut Db) {
     held_parts::holder(db, &PartId::from(key)).unwrap();
     held_parts::holders_of(db, &parts).unwrap();
     server_places::list(db, Some(now())).unwrap();
-    alarms::all_waiting(db, Some((now(), key.into())), 9).unwrap();
+    alarm_ledger::all_waiting(db, Some((now(), key.into())), 9).unwrap();
     node_news::purge(db, key, now()).unwrap();
     node_news::purge_left_behind(db, now()).unwrap();
     access::role(db, &user, &server).unwrap();
@@ -183,19 +187,19 @@ fn every_query(db: &mut Db) {
     guests::remove(db, &server, &"account".into()).unwrap();
     guests::purge(db, now()).unwrap();
     incidents::open(db, std::slice::from_ref(&server)).unwrap();
-    alarms::waiting(db, &server).unwrap();
-    alarms::waits_for(db, key).unwrap();
-    alarms::newest_finished(db, &server, 9).unwrap();
-    alarms::assign(db, &server, key, alarms::AlarmState::Merged, key, now()).unwrap();
-    alarms::wait_in(db, &[key], key).unwrap();
-    alarms::incident_of(db, &[key]).unwrap();
-    alarms::waits_in(db, key).unwrap();
-    alarms::tally(db).unwrap();
-    alarms::last_unmatched(db, &user, now()).unwrap();
+    alarm_ledger::waiting(db, &server).unwrap();
+    alarm_ledger::waits_for(db, key).unwrap();
+    alarm_ledger::newest_finished(db, &server, 9).unwrap();
+    alarm_ledger::assign(db, &server, key, alarm_ledger::AlarmState::Merged, key, now()).unwrap();
+    alarm_ledger::wait_in(db, &[key], key).unwrap();
+    alarm_ledger::incident_of(db, &[key]).unwrap();
+    alarm_ledger::waits_in(db, key).unwrap();
+    alarm_ledger::tally(db).unwrap();
+    alarm_ledger::last_unmatched(db, &user, now()).unwrap();
     let heard = [(key.to_owned(), HeardBy { sockets: 1, at: now() })].into();
     let values = [(key.to_owned(), true)].into();
     incidents::write(db, &server, &LedgerWrite { heard, values, ..Default::default() }).unwrap();
-    alarms::merge(db, key, key).unwrap();
+    alarm_ledger::merge(db, key, key).unwrap();
     incidents::list(db, &server, Some(key), 50).unwrap();
     incidents::shown(db, &server, now()).unwrap();
     incidents::acknowledge(db, &server, key, &user, now()).unwrap();

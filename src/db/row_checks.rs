@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::db::{
-    alarms::WaitingPush,
+    alarms::{alarm_ledger::WaitingPush, incidents::IncidentRow, notice_subjects::NoticeRow, spoken_alarms::SpokenRow},
     alias_answers::StoredAnswer,
     api_tokens::ApiToken,
     audit::AuditEntry,
@@ -21,12 +21,10 @@ use crate::db::{
     failed_pushes::FailedPush,
     guests::GuestRow,
     helper_devices::HelperDevice,
-    incidents::IncidentRow,
     invite_refusals::BlockRow,
     map_notes::StoredNote,
     maps::MapRow,
     markets::MarketRow,
-    notice_subjects::NoticeRow,
     notices::{alarm_rules::RulesRow, channels::StoredChannel, deliveries::StoredDelivery},
     paired_servers::PairedServer,
     payment_events::ShownEvent,
@@ -40,7 +38,6 @@ use crate::db::{
     shop_watches::WatchRow,
     shops::ShopRow,
     smart_devices::SmartDevice,
-    spoken_alarms::SpokenRow,
     subscriptions::SubscriptionRow,
     team_timers::TimerRow,
     timeline::TimelineRow,

@@ -20,10 +20,12 @@ use crate::{
     config::Database,
     crypto::random::Random,
     db::{
-        alarms::{AlarmState, LedgerAlarm},
+        alarms::{
+            alarm_ledger::{AlarmState, LedgerAlarm},
+            incidents::LedgerWrite,
+        },
         engine::{pool::Pool, prelude::RunQuery as _, schema_steps},
         guests::{self, InviteKey, Invitee},
-        incidents::LedgerWrite,
         paired_servers::{self, PairedServer, StoredPairing},
         users,
     },

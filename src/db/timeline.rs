@@ -5,9 +5,12 @@ use serde_json::{Value, json};
 
 use crate::{
     db::{
+        alarms::{
+            incidents::{self, StoredIncident},
+            new_event_notices,
+        },
         engine::{error::DbError, pool::Db, prelude::*},
-        incidents::{self, StoredIncident},
-        maps, markets, new_event_notices, paired_servers,
+        maps, markets, paired_servers,
         schema::{paired_servers as paired_servers_table, timeline},
     },
     domain::{

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     crypto::{digest::sha256_hex, random::Random},
     db::{
-        alarms::{self, AlarmState, LedgerAlarm},
+        alarms::alarm_ledger::{self, AlarmState, LedgerAlarm},
         engine::{error::DbError, pool::Db},
         paired_servers::{self, PairedServer},
         push_seen, timeline,
@@ -226,7 +226,7 @@ impl Inbox<'_> {
     fn again(&self, db: &mut Db) -> Result<PushOutcome, DbError> {
         let identity = match self.push.notification {
             Notification::Alarm(alarm) => {
-                let Some(server) = alarms::waits_for(db, self.push.alarm_id)? else {
+                let Some(server) = alarm_ledger::waits_for(db, self.push.alarm_id)? else {
                     return Ok(PushOutcome::Ignored("duplicate"));
                 };
                 return Ok(PushOutcome::Alarm { server, alarm: self.push.pushed(alarm) });
@@ -308,7 +308,7 @@ impl Inbox<'_> {
             received_at: self.push.now,
             sent_at: Some(self.push.sent()),
         };
-        if !alarms::receive(db, &stored)? {
+        if !alarm_ledger::receive(db, &stored)? {
             // Delivered while the database did not answer, as the ledger records.
             return Ok(PushOutcome::Ignored("delivered"));
         }

@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{
     db::{
-        alarms,
+        alarms::alarm_ledger,
         engine::{error::DbError, pool::Db},
         paired_servers::{self, PairedServer},
         push_credentials::{self, Slot},
@@ -350,7 +350,7 @@ impl SessionSupervisor {
     async fn notify_waiting(&self) -> Result<(), DbError> {
         let servers: Vec<ServerId> = self.servers.borrow().iter().map(|server| server.id.clone()).collect();
         let waiting = self.context.pool.read(move |db| {
-            let of = |server: ServerId| alarms::waiting(db, &server).map(|pushes| (server, pushes));
+            let of = |server: ServerId| alarm_ledger::waiting(db, &server).map(|pushes| (server, pushes));
             servers.into_iter().map(of).collect::<Result<Vec<_>, DbError>>()
         });
         for (server, pushes) in waiting.await? {

@@ -421,7 +421,7 @@ mod tests {
     use super::*;
     use crate::{
         crypto::keys::Key32,
-        db::{incidents, testing},
+        db::{alarms::incidents, testing},
         server::attempts::is_transient,
     };
 

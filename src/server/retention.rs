@@ -9,14 +9,16 @@ use chrono::TimeDelta;
 use crate::{
     api::context::ApiContext,
     db::{
-        PURGE_BATCH, alarms, alias_answers, chat_lines, chat_links, daily_counts,
+        PURGE_BATCH,
+        alarms::{alarm_ledger, incidents, spoken_alarms},
+        alias_answers, chat_lines, chat_links, daily_counts,
         engine::{error::DbError, pool::Db},
-        failed_pushes, guests, idempotency_keys, incidents, map_notes, maps, node_news,
+        failed_pushes, guests, idempotency_keys, map_notes, maps, node_news,
         notices::{channels, notice_queue},
         openid_nonces, pairing_codes, payment_events, player_sessions, player_stats_spending, push_registrations,
         push_seen,
         query_failures::log_failure,
-        refund_attempts, server_matches, sessions, shop_history, shops, spoken_alarms, timeline,
+        refund_attempts, server_matches, sessions, shop_history, shops, timeline,
     },
     domain::{
         chat_link, game_login,
@@ -83,7 +85,7 @@ pub static RULES: &[RetentionRule] = &[
         || days(HISTORY),
         &[
             |db, now| timeline::purge(db, now - HISTORY),
-            |db, now| alarms::purge(db, now - HISTORY),
+            |db, now| alarm_ledger::purge(db, now - HISTORY),
             |db, now| incidents::expire(db, now - raid::SHOWN_FOR),
             |db, now| incidents::purge(db, now - HISTORY),
             |db, now| notice_queue::purge(db, now - HISTORY),

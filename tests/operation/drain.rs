@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use companion::{
-    db::{engine::pool::Pool, incidents},
+    db::{alarms::incidents, engine::pool::Pool},
     simulator::world::BASE_ALARM,
 };
 use futures_util::future::join_all;

@@ -14,7 +14,7 @@ use companion::{
     config::PublicUrls,
     crypto::{ack_link::AckLinks, keys::Key32},
     db::{
-        early_alarms::EarlyAlarms,
+        alarms::early_alarms::EarlyAlarms,
         engine::{
             error::DbError,
             pool::{Db, Pool},

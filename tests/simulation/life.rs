@@ -9,7 +9,7 @@ use companion::{
     config::{Game, GameLinkPolicy, PushAddress},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
-        early_alarms::EarlyAlarms,
+        alarms::early_alarms::EarlyAlarms,
         engine::{
             error::DbError,
             pool::{Db, Pool},

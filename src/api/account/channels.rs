@@ -25,9 +25,11 @@ use crate::{
     clients::channels::{ChannelFailure, TakenMessage},
     crypto::{signed_webhook, web_push::BrowserKeys},
     db::{
-        emergencies::{self, OrphanedEmergency},
+        alarms::{
+            emergencies::{self, OrphanedEmergency},
+            late_notices,
+        },
         engine::{error::DbError, pool::Db},
-        late_notices,
         notices::{
             channels::{self, ChannelNotAdded, StoredChannel},
             notice_queue,

@@ -12,7 +12,7 @@ use crate::{
         extract::admin::Admin,
     },
     db::{
-        emergencies::{self, OrphanedEmergency},
+        alarms::emergencies::{self, OrphanedEmergency},
         engine::pool::Db,
         paired_servers::{self, PairedServer},
         users,

@@ -18,9 +18,10 @@ use crate::{
         server::{guests::GuestView, paired_servers::PairedServerView},
     },
     db::{
+        alarms::incidents,
         engine::pool::Db,
         guests::{self, Guest},
-        incidents, members, paired_servers, payment_customers, push_credentials, push_refusals, sessions, tiers,
+        members, paired_servers, payment_customers, push_credentials, push_refusals, sessions, tiers,
         users::{self, User},
     },
     domain::{

@@ -16,8 +16,8 @@ use crate::{
     crypto::ack_link::AckLink,
     db::{
         access,
+        alarms::incidents::{self, StoredIncident},
         engine::pool::Db,
-        incidents::{self, StoredIncident},
         notices::notice_queue::NoticeKey,
     },
     domain::{

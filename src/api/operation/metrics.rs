@@ -33,9 +33,12 @@ use crate::{
     config::Environment,
     crypto::digest::sha256_hex,
     db::{
-        alarms::{self, Tally},
+        alarms::{
+            alarm_ledger::{self, Tally},
+            incidents,
+        },
         engine::pool::{Db, PoolLoad},
-        incidents, journal, last_backup,
+        journal, last_backup,
         notices::waiting_notices::{self, WaitingNotices},
     },
     domain::{
@@ -253,7 +256,7 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     let key_version = context.keys.vault.key_version();
     let read = move |db: &mut Db| {
         Ok(StoredFigures {
-            tally: alarms::tally(db)?,
+            tally: alarm_ledger::tally(db)?,
             incidents: incidents::tally(db)?,
             oldest_unheard: incidents::oldest_unheard(db)?,
             waiting_messages: waiting_notices::read(db)?,

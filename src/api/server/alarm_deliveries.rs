@@ -13,13 +13,13 @@ use crate::{
         extract::paired_server::{ServerPart, WatchedServer},
     },
     db::{
+        alarms::spoken_alarms,
         engine::{error::DbError, pool::Db},
         notices::{
             channels::{self, StoredChannel},
             deliveries::{self, StoredDelivery},
             notice_queue::{self, NoticeDeliveryState},
         },
-        spoken_alarms,
     },
     domain::{
         channel::{ChannelFault, ChannelKind},

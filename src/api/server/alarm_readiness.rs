@@ -16,13 +16,13 @@ use crate::{
         server::alarm_deliveries::SpokenView,
     },
     db::{
-        alarms,
+        alarms::{alarm_ledger, spoken_alarms},
         engine::{error::DbError, pool::Db},
         notices::{
             alarm_rules,
             channels::{self, StoredChannel},
         },
-        paired_servers, push_refusals, smart_devices, spoken_alarms, team_chat_settings,
+        paired_servers, push_refusals, smart_devices, team_chat_settings,
     },
     domain::{
         access::Role,
@@ -118,7 +118,7 @@ pub async fn get(
         let owner = paired_servers::get(db, &server)?.owner_id;
         // Labels of devices belong to their owner, and so do alarms that fit no paired server.
         let (refusal, unmatched) = match role {
-            Role::Owner => (push_refusals::get(db, &owner)?, alarms::last_unmatched(db, &owner, since)?),
+            Role::Owner => (push_refusals::get(db, &owner)?, alarm_ledger::last_unmatched(db, &owner, since)?),
             _ => (None, None),
         };
         let channels = channel_readiness(db, &server, (&user.id, role))?;

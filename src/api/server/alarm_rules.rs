@@ -15,8 +15,8 @@ use crate::{
     },
     db::{
         access,
+        alarms::late_notices,
         engine::pool::Db,
-        late_notices,
         notices::{
             alarm_rules,
             channels::{self, StoredChannel},

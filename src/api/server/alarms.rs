@@ -14,7 +14,7 @@ use crate::{
             query::Query,
         },
     },
-    db::incidents::{self, StoredIncident},
+    db::alarms::incidents::{self, StoredIncident},
     domain::{incident::Incident, time::Timestamp},
     relay::hub::{AcknowledgeRaid, CommandError},
 };

@@ -18,6 +18,7 @@ use crate::{
         server::alarm_deliveries::SpokenView,
     },
     db::{
+        alarms::spoken_alarms,
         engine::{error::DbError, pool::Db},
         notices::{
             alarm_rules,
@@ -25,7 +26,7 @@ use crate::{
             deliveries::{self, StoredDelivery},
             notice_queue::{DeliveryOutcome, EndedAttempt, NoticeDeliveryState, NoticeKey},
         },
-        spoken_alarms, team_chat_settings,
+        team_chat_settings,
     },
     domain::{
         access::Role,

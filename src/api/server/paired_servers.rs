@@ -28,9 +28,9 @@ use crate::{
     },
     config::GameLinkPolicy,
     db::{
-        access, emergencies,
+        access,
+        alarms::{emergencies, incidents},
         engine::{error::DbError, pool::Db},
-        incidents,
         paired_servers::{self, PairedServer},
     },
     domain::{

@@ -21,11 +21,13 @@ use crate::{
     config::{Database, PublicUrls},
     crypto::{ack_link::AckLinks, keys::Key32, random::Random, sealer::Sealer},
     db::{
-        early_alarms::EarlyAlarm,
-        emergencies,
+        alarms::{
+            early_alarms::EarlyAlarm,
+            emergencies,
+            incidents::{self, StoredIncident},
+        },
         engine::{pool::Pool, prelude::*},
         helper_devices,
-        incidents::{self, StoredIncident},
         notices::{
             channels::{self, StoredChannel},
             early_changes::EndedWay,

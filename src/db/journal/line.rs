@@ -13,8 +13,8 @@ use chrono::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    db::{
-        alarms::{AlarmState, LedgerAlarm},
+    db::alarms::{
+        alarm_ledger::{AlarmState, LedgerAlarm},
         incidents::{HeardBy, LedgerWrite},
     },
     domain::{

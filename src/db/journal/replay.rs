@@ -14,11 +14,11 @@ use super::{
 };
 use crate::{
     db::{
+        alarms::incidents::{self, LedgerWrite},
         engine::{
             error::DbError,
             pool::{Db, Pool},
         },
-        incidents::{self, LedgerWrite},
     },
     domain::ids::ServerId,
 };

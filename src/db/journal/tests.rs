@@ -5,9 +5,12 @@ use diesel::connection::SimpleConnection as _;
 use super::*;
 use crate::{
     db::{
-        alarms::{self, LedgerAlarm},
+        alarms::{
+            alarm_ledger::{self, LedgerAlarm},
+            incidents,
+        },
         engine::{error::DbError, pool::Db},
-        incidents, testing,
+        testing,
     },
     domain::incident::{AlarmPath, DevicePlace},
 };
@@ -99,7 +102,7 @@ async fn on_a_node_alarms_of_the_journal_wait_for_the_node_that_has_the_server()
         testing::server(pool, "alice", "one");
         fs::write(&path, &text).unwrap();
         replay_on_node(directory.path(), pool, &Default::default()).unwrap();
-        let waiting = pool.read_blocking(|db| alarms::waiting(db, &"one".into())).unwrap();
+        let waiting = pool.read_blocking(|db| alarm_ledger::waiting(db, &"one".into())).unwrap();
         let stored = pool.read_blocking(|db| incidents::list(db, &"one".into(), None, 10)).unwrap();
         assert_eq!(
             stored.iter().map(|stored| &*stored.incident.alarm_name).collect::<Vec<_>>(),

@@ -1,6 +1,6 @@
 //! Notices: one for each incident or event, and user who has a channel. Rows are the queue: a notice has the next step of
-//! its user's rules and when it is due ([`notice_steps`](crate::db::notice_steps)), and each of its deliveries one message
-//! by one channel ([`notice_messages`](crate::db::notice_messages)).
+//! its user's rules and when it is due ([`notice_steps`](crate::db::alarms::notice_steps)), and each of its deliveries
+//! one message by one channel ([`notice_messages`](crate::db::alarms::notice_messages)).
 
 use std::collections::{BTreeMap, BTreeSet};
 

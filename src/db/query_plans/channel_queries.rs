@@ -3,15 +3,18 @@
 use super::statement_plans::{plan, prepare_plans, statements};
 use crate::{
     db::{
-        emergencies::{self, OrphanedEmergency},
+        alarms::{
+            emergencies::{self, OrphanedEmergency},
+            incidents, late_notices, new_event_notices, notice_messages, notice_steps, reachable_watchers,
+            spoken_alarms,
+        },
         engine::pool::Db,
-        incidents, late_notices, new_event_notices, notice_messages, notice_steps,
         notices::{
             alarm_rules, channels, count_updates, deliveries, disabled_channels, merged_notices, new_notices,
             notice_queue::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
             waiting_notices,
         },
-        paired_servers, reachable_watchers, spoken_alarms,
+        paired_servers,
         testing::{self, now},
         users,
     },

@@ -131,7 +131,7 @@ fn a_push_that_comes_again_reports_its_alarm_as_long_as_that_waits() {
         let first = store();
         assert!(matches!(&first, PushOutcome::Alarm { server, .. } if *server == "one".into()), "{first:?}");
         assert_eq!(store(), first, "the answer that it is stored may have been lost");
-        let assign = |db: &mut Db| alarms::assign(db, &server.id, "alarm", AlarmState::Opened, "incident", now());
+        let assign = |db: &mut Db| alarm_ledger::assign(db, &server.id, "alarm", AlarmState::Opened, "incident", now());
         assert!(pool.write_blocking(assign).unwrap());
         assert_eq!(store(), PushOutcome::Ignored("duplicate"), "it has its incident");
     });

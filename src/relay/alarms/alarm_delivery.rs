@@ -31,9 +31,11 @@ pub use self::incident_news::{FollowedNews, IncidentNews};
 use self::{alarm_values::AlarmValues, incident_line::IncidentLine};
 use crate::{
     db::{
-        alarms::{self, AlarmState, LedgerAlarm},
-        early_alarms::EarlyAlarm,
-        incidents::{HeardBy, LedgerWrite, StoredIncident},
+        alarms::{
+            alarm_ledger::{self, AlarmState, LedgerAlarm},
+            early_alarms::EarlyAlarm,
+            incidents::{HeardBy, LedgerWrite, StoredIncident},
+        },
         unsaved_alarms::UnsavedGuard,
     },
     domain::{
@@ -79,8 +81,8 @@ pub struct PushedAlarm {
     pub incident: Option<String>,
 }
 
-impl From<alarms::WaitingPush> for PushedAlarm {
-    fn from(push: alarms::WaitingPush) -> Self {
+impl From<alarm_ledger::WaitingPush> for PushedAlarm {
+    fn from(push: alarm_ledger::WaitingPush) -> Self {
         let sent = push.sent_at.unwrap_or(push.received_at);
         Self { id: push.id, title: push.title, message: push.message, sent, incident: push.incident }
     }

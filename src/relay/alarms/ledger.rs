@@ -21,11 +21,11 @@ use tokio::{
 
 use crate::{
     db::{
+        alarms::incidents::{self, LedgerWrite},
         engine::{
             error::DbError,
             pool::{Db, Pool},
         },
-        incidents::{self, LedgerWrite},
         journal::Journal,
         query_failures::log_failure,
         unsaved_alarms::UnsavedGuard,

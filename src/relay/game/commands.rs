@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    db::incidents::StoredIncident,
+    db::alarms::incidents::StoredIncident,
     domain::{
         channel::ChannelFault,
         chat::StoredLine,

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     db::{
+        alarms::incidents::{self, StoredIncident},
         engine::{error::DbError, pool::Db},
-        incidents::{self, StoredIncident},
     },
     domain::{access::Action, time::Timestamp},
     relay::{

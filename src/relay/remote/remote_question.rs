@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    db::incidents::StoredIncident,
+    db::alarms::incidents::StoredIncident,
     domain::{
         channel::ChannelFault,
         chat::{ChatLine, StoredLine},

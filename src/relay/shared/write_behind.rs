@@ -23,6 +23,7 @@ use tokio::{
 use crate::{
     crypto::random::Random,
     db::{
+        alarms::spoken_alarms,
         chat_lines, day_speeds,
         engine::{
             error::DbError,
@@ -34,7 +35,7 @@ use crate::{
         markets::{self, MarketStep},
         paired_servers,
         query_failures::log_failure,
-        shop_watches, smart_devices, spoken_alarms,
+        shop_watches, smart_devices,
         switch_backs::{self, SwitchBack},
         team_timers::{self, StoredTimer},
         timeline,

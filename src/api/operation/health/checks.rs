@@ -17,8 +17,9 @@ use crate::{
     },
     config,
     db::{
+        alarms::incidents,
         engine::{self, error::DbError, pool::Db, write_check},
-        incidents, journal, last_run, ledger_check, sessions, users,
+        journal, last_run, ledger_check, sessions, users,
     },
     domain::{
         clock_skew::ClockSkew,

@@ -1,9 +1,11 @@
 use super::*;
 use crate::{
     db::{
+        alarms::{
+            incidents, late_notices, notice_messages,
+            notice_steps::{self, StepsMade},
+        },
         engine::pool::Pool,
-        incidents, late_notices, notice_messages,
-        notice_steps::{self, StepsMade},
         notices::{alarm_rules, channels::tests::channel, waiting_notices},
         testing::{self, later, now},
         timeline,

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use super::{AlarmDelivery, IncidentNews};
 use crate::{
     db::{
-        incidents::{ACKNOWLEDGED, LedgerWrite, StoredIncident},
+        alarms::incidents::{ACKNOWLEDGED, LedgerWrite, StoredIncident},
         notices::notice_queue::NoticeKey,
     },
     domain::{ids::UserId, time::Timestamp},

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::AlarmDelivery;
-use crate::{db::incidents::LedgerWrite, domain::raid::handing_over::HandedRaid};
+use crate::{db::alarms::incidents::LedgerWrite, domain::raid::handing_over::HandedRaid};
 
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -8,10 +8,12 @@ use tokio::{select, time::timeout_at};
 use super::{AlarmDelivery, IncidentNews, PushedAlarm};
 use crate::{
     db::{
-        alarms::{self, AlarmState, LedgerAlarm},
+        alarms::{
+            alarm_ledger::{self, AlarmState, LedgerAlarm},
+            incidents::{self, LedgerWrite, StoredIncident, UNHEARD},
+            spoken_alarms,
+        },
         engine::{error::DbError, pool::Db},
-        incidents::{self, LedgerWrite, StoredIncident, UNHEARD},
-        spoken_alarms,
         start_reads::read_until_answered,
     },
     domain::{
@@ -30,7 +32,7 @@ const TAKEN_UP_BEFORE: usize = 200;
 /// Rows of the ledger of a server at the start.
 struct StoredAlarms {
     incidents: Vec<StoredIncident>,
-    waiting: Vec<alarms::WaitingPush>,
+    waiting: Vec<alarm_ledger::WaitingPush>,
     taken_up: Vec<String>,
     unsaid: Vec<Raid>,
 }
@@ -65,8 +67,8 @@ impl AlarmDelivery {
             Ok(StoredAlarms {
                 unsaid: unsaid(db, &server, &incidents, now)?,
                 incidents,
-                waiting: alarms::waiting(db, &server)?,
-                taken_up: alarms::newest_finished(db, &server, TAKEN_UP_BEFORE)?,
+                waiting: alarm_ledger::waiting(db, &server)?,
+                taken_up: alarm_ledger::newest_finished(db, &server, TAKEN_UP_BEFORE)?,
             })
         };
         let stored = read_until_answered(&self.context.pool, &self.context.random, "the ledger of alarms", read).await;

@@ -14,7 +14,7 @@ use super::{
     incident_news::{FollowedNews, IncidentNews, SentAlarm},
 };
 use crate::{
-    db::incidents::{HeardBy, LedgerWrite},
+    db::alarms::incidents::{HeardBy, LedgerWrite},
     domain::{ids::UserId, raid::IncidentChange, time::Moment},
     relay::{alarms::received_at::ReceivedAt, state::live_state::LiveState, wire::publisher::Publisher},
 };

@@ -21,8 +21,8 @@ use crate::{
     config::{Database, Game, GameLinkPolicy},
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
+        alarms::incidents,
         engine::pool::{Db, Pool},
-        incidents,
         journal::{self, Journal},
         paired_servers, smart_devices, testing,
     },
@@ -204,7 +204,7 @@ impl World {
 
     /// Number of alarms in each state.
     fn alarms(&self) -> Vec<(&'static str, i64)> {
-        let counts = self.context.pool.read_blocking(alarms::tally).unwrap().counts;
+        let counts = self.context.pool.read_blocking(alarm_ledger::tally).unwrap().counts;
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
@@ -213,7 +213,7 @@ impl World {
         let now = self.context.clock.now();
         let alarm =
             LedgerAlarm { title: title.into(), received_at: now, sent_at: Some(now), ..testing::received_alarm(id) };
-        self.context.pool.write_blocking(|db| alarms::receive(db, &alarm)).unwrap();
+        self.context.pool.write_blocking(|db| alarm_ledger::receive(db, &alarm)).unwrap();
         PushedAlarm { id: id.into(), title: title.into(), message: String::new(), sent: now, incident: None }
     }
 }

@@ -16,10 +16,9 @@ use super::*;
 use crate::{
     config::Database,
     db::{
-        alarms,
+        alarms::{alarm_ledger, incidents::StoredIncident},
         engine::pool::{Db, DiskMoment},
         held_parts,
-        incidents::StoredIncident,
         journal::{self, JOURNAL},
         smart_devices,
         testing::{self, incident_write},
@@ -125,7 +124,7 @@ async fn alarms_of_a_server_that_another_node_has_wait_for_that_node_in_their_in
     assert_eq!(ledger.write(alarm_write("c", "second")).await, SavedTo::Database);
     let stored: Vec<_> = world.stored().into_iter().map(|stored| (stored.id, stored.incident.count)).collect();
     assert_eq!(stored, [("second".to_owned(), 1), ("first".to_owned(), 1)]);
-    let waiting = world.pool.read_blocking(|db| alarms::waiting(db, &"one".into())).unwrap();
+    let waiting = world.pool.read_blocking(|db| alarm_ledger::waiting(db, &"one".into())).unwrap();
     let waiting: Vec<_> = waiting.into_iter().map(|push| (push.id, push.incident)).collect();
     let (b, c) = (("b".to_owned(), Some("second".to_owned())), ("c".to_owned(), None));
     assert_eq!(waiting, [b, c], "the other node knows the incident by now, and counts what it finds");

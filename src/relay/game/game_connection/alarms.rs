@@ -6,7 +6,7 @@ use actix::prelude::*;
 
 use super::{Drill, GameConnection, ShowAcknowledgement, live_feed::LiveFeed};
 use crate::{
-    db::incidents::StoredIncident,
+    db::alarms::incidents::StoredIncident,
     relay::{
         alarms::{
             alarm_delivery::{

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     config::GameLinkPolicy,
     db::{
-        alarms::{self, WaitingPage},
+        alarms::alarm_ledger::{self, WaitingPage},
         engine::error::DbError,
         query_failures::log_failure,
         server_places::{self, ServerPlace},
@@ -157,7 +157,7 @@ impl Hub {
             return;
         }
         let (pool, after) = (self.context.pool.clone(), owned.alarms_after.take());
-        let waiting = async move { pool.read(move |db| alarms::all_waiting(db, after, ALARMS_AT_ONCE)).await };
+        let waiting = async move { pool.read(move |db| alarm_ledger::all_waiting(db, after, ALARMS_AT_ONCE)).await };
         ctx.spawn(waiting.into_actor(self).map(|waiting, hub, ctx| {
             let Some(SeveralNodes { owned, .. }) = &mut hub.nodes else { return };
             owned.looks_for_alarms = false;

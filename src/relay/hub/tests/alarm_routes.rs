@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::{db::incidents, relay::alarms::alarm_routes::DeliverPushedAlarm};
+use crate::{db::alarms::incidents, relay::alarms::alarm_routes::DeliverPushedAlarm};
 
 /// Counts the alarms that come to it instead of the hub.
 #[derive(Clone, Default)]

@@ -9,8 +9,8 @@ use super::{
 use crate::{
     cluster::node_mail::Letter,
     db::{
+        alarms::incidents::{self, LedgerWrite},
         held_parts,
-        incidents::{self, LedgerWrite},
     },
     relay::remote::remote_message::{RemoteContent, RemoteMessage},
 };

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cluster::node_mail::{MailRoute, Outbox},
-    db::{incidents, smart_devices},
+    db::{alarms::incidents, smart_devices},
     domain::device::DeviceKind,
     game::{
         link::Answered,

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     cluster::node_mail::Letter,
-    db::{
-        alarms::{self, LedgerAlarm},
+    db::alarms::{
+        alarm_ledger::{self, LedgerAlarm},
         incidents,
     },
     relay::remote::remote_message::{RemoteContent, RemoteMessage},
@@ -19,7 +19,7 @@ use crate::{
 pub(super) fn store_push(relay: &Relay, id: &str) -> PushedAlarm {
     let (title, now) = (id.to_owned(), relay.context.clock.now());
     let row = LedgerAlarm { title, received_at: now, sent_at: Some(now), ..testing::received_alarm(id) };
-    assert!(relay.write(|db| alarms::receive(db, &row)));
+    assert!(relay.write(|db| alarm_ledger::receive(db, &row)));
     PushedAlarm { id: id.into(), title: id.into(), message: String::new(), sent: now, incident: None }
 }
 
@@ -79,7 +79,7 @@ fn whatever_is_lost_each_alarm_is_in_one_incident_and_reaches_the_sockets_of_bot
             titles.sort_unstable();
             titles.dedup();
             assert_eq!((titles.len(), stored.len()), (count, count), "seed {seed}");
-            assert!(relay.write(|db| alarms::all_waiting(db, None, 100)).pushes.is_empty(), "seed {seed}");
+            assert!(relay.write(|db| alarm_ledger::all_waiting(db, None, 100)).pushes.is_empty(), "seed {seed}");
             for incident in &stored {
                 let has = seen.each_ref().map(|seen| seen.contains(&incident.id));
                 assert_eq!(has, [true, true], "seed {seed}: {incident:?}");

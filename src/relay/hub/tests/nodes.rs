@@ -9,8 +9,11 @@ use super::*;
 use crate::{
     cluster::node_mail::{Letter, MailRoute, Outbox, mail},
     db::{
-        alarms::{self, LedgerAlarm},
-        held_parts, incidents, node_news, sessions,
+        alarms::{
+            alarm_ledger::{self, LedgerAlarm},
+            incidents,
+        },
+        held_parts, node_news, sessions,
     },
     domain::{
         ids::{GameServerId, PartId},
@@ -194,11 +197,11 @@ fn an_alarm_that_another_node_has_stored_is_delivered() {
         for server in ["one", "two"] {
             let alarm = testing::received_alarm(&format!("alarm of {server}"));
             let alarm = LedgerAlarm { server: Some(server.into()), ..alarm };
-            assert!(relay.write(|db| alarms::receive(db, &alarm)));
+            assert!(relay.write(|db| alarm_ledger::receive(db, &alarm)));
         }
         sleep(Duration::from_secs(5)).await;
         let count = |db: &mut Db, server: &str| incidents::list(db, &server.into(), None, 9).map(|known| known.len());
-        let waiting = |db: &mut Db| alarms::all_waiting(db, None, 9).map(|page| page.pushes.len());
+        let waiting = |db: &mut Db| alarm_ledger::all_waiting(db, None, 9).map(|page| page.pushes.len());
         let counts = relay.write(|db| Ok((count(db, "one")?, count(db, "two")?, waiting(db)?)));
         assert_eq!(counts, (1, 0, 1), "another node has the other server");
     });

@@ -1,7 +1,7 @@
 //! When raids are over for their users.
 
 use super::*;
-use crate::db::{
+use crate::db::alarms::{
     emergencies::{self, Emergencies, Emergency, OrphanedEmergency},
     notice_steps::TooLateMessage,
 };

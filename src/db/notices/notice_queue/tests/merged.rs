@@ -4,7 +4,7 @@ use super::{
     acknowledged::{acknowledge, rung},
     *,
 };
-use crate::db::{emergencies, notices::merged_notices};
+use crate::db::{alarms::emergencies, notices::merged_notices};
 
 /// The alarm "incident" turned out to be a part of "whole".
 fn merge(pool: &Pool, server: &ServerId) {

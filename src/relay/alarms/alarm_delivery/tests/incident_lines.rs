@@ -89,7 +89,7 @@ async fn an_incident_has_one_line_of_its_alarm_and_when_it_got_how_far() {
     life.link_alarm().await;
     let line = raid_alarm();
     assert_eq!(line.len(), KEYS.len() + 1, "{line:?}");
-    let stored = world.context.pool.read_blocking(|db| alarms::newest_finished(db, &"one".into(), 9)).unwrap();
+    let stored = world.context.pool.read_blocking(|db| alarm_ledger::newest_finished(db, &"one".into(), 9)).unwrap();
     assert_eq!(line["alarm"], stored[0], "its row in the ledger");
     let of = values(&line, ["server", "incident", "paths", "kept", "sockets"]);
     assert_eq!(of, ["one", &life.seen()[0].0, "link", "database", "2"]);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    db::spoken_alarms,
+    db::alarms::spoken_alarms,
     domain::spoken_alarm::{SpokenLine, SpokenState},
 };
 
@@ -23,7 +23,7 @@ fn of_another_node(world: &World, alarm: &str, incident: &str, is_acknowledged: 
 
 /// The alarms that wait, as the hub gives them to the game connection.
 fn waiting(world: &World) -> Vec<PushedAlarm> {
-    let waiting = world.context.pool.read_blocking(|db| alarms::waiting(db, &"one".into())).unwrap();
+    let waiting = world.context.pool.read_blocking(|db| alarm_ledger::waiting(db, &"one".into())).unwrap();
     waiting.into_iter().map(PushedAlarm::from).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    db::spoken_alarms,
+    db::alarms::spoken_alarms,
     domain::spoken_alarm::{SpokenLine, SpokenState},
 };
 

@@ -10,11 +10,11 @@ use super::super::{GameConnection, ShowAcknowledgement};
 use crate::{
     db::{
         access,
+        alarms::incidents::{self, StoredIncident},
         engine::{
             error::DbError,
             pool::{Db, Pool},
         },
-        incidents::{self, StoredIncident},
         users,
     },
     domain::{

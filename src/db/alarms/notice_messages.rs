@@ -1,13 +1,16 @@
-//! Messages of notices that are due, with all that they are made of. In batches, as [`notice_steps`](crate::db::notice_steps).
+//! Messages of notices that are due, with all that they are made of. In batches, as
+//! [`notice_steps`](crate::db::alarms::notice_steps).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
     db::{
+        alarms::{
+            incidents,
+            notice_steps::TooLateMessage,
+            notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},
+        },
         engine::{error::DbError, pool::Db, prelude::*},
-        incidents,
-        notice_steps::TooLateMessage,
-        notice_subjects::{self, NoticeConcern, NoticeRow, NoticeSubject},
         notices::{
             channels::{self, StoredChannel},
             count_updates::{self, UPDATED},

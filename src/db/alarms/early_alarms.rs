@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    db::{incidents::StoredIncident, notices::early_changes::EarlyChanges},
+    db::{alarms::incidents::StoredIncident, notices::early_changes::EarlyChanges},
     domain::ids::ServerId,
 };
 

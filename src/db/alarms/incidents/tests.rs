@@ -3,7 +3,7 @@ use diesel::sql_query;
 use super::*;
 use crate::{
     db::{
-        alarms::AlarmState,
+        alarms::alarm_ledger::AlarmState,
         engine::pool::Pool,
         guests, node_news,
         testing::{self, later, now},
@@ -156,7 +156,7 @@ fn arrivals_and_values_are_stored_with_their_incident_and_twice_is_once() {
         ledger.values.insert("7".into(), true);
         store(pool, &ledger);
         store(pool, &ledger);
-        let tally = pool.read_blocking(alarms::tally).unwrap();
+        let tally = pool.read_blocking(alarm_ledger::tally).unwrap();
         let counts = vec![("received", 0), ("opened", 1), ("merged", 0), ("unmatched", 0)];
         assert_eq!((tally.counts, tally.oldest_unfinished), (counts, None));
         use crate::db::smart_devices;
@@ -247,7 +247,7 @@ fn an_incident_that_is_merged_gives_what_it_has_to_the_older_one_and_stays_merge
             assert_eq!((stored.id.as_str(), stored.incident.count, stored.sockets), ("older", 2, 2));
             assert_eq!((stored.state.as_str(), stored.heard_at), (DELIVERED, Some(later(1))));
         }
-        let counts = pool.read_blocking(alarms::tally).unwrap().counts;
+        let counts = pool.read_blocking(alarm_ledger::tally).unwrap().counts;
         assert_eq!(counts.into_iter().find(|(state, _)| *state == "merged"), Some(("merged", 1)));
         let acknowledge =
             |id: &str| pool.write_blocking(|db| acknowledge(db, &"one".into(), id, &"bob".into(), later(3))).unwrap();
@@ -358,7 +358,7 @@ fn of_two_nodes_that_store_an_alarm_at_once_the_second_finds_the_incident_of_the
             LedgerWrite { alarms, ..opened(&id, incident(1)) }
         });
         let waiting = LedgerAlarm { state: AlarmState::Received, incident: None, ..push(String::new()) };
-        first.write_blocking(|db| alarms::receive(db, &waiting)).unwrap();
+        first.write_blocking(|db| alarm_ledger::receive(db, &waiting)).unwrap();
         std::thread::scope(|scope| {
             let stored = first.write_blocking(|db| {
                 stores[0](db, &"one".into(), &one)?;
@@ -370,7 +370,7 @@ fn of_two_nodes_that_store_an_alarm_at_once_the_second_finds_the_incident_of_the
         });
         let known = all(&first);
         assert_eq!(known.len(), count + 1, "{known:?}");
-        let of_push = first.read_blocking(|db| alarms::incident_of(db, &[&format!("push {count}")])).unwrap();
+        let of_push = first.read_blocking(|db| alarm_ledger::incident_of(db, &[&format!("push {count}")])).unwrap();
         assert!(known.iter().any(|known| Some(&known.id) == of_push.as_ref()), "{of_push:?}: {known:?}");
     }
 }

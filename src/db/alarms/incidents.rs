@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use diesel::dsl::{max, min};
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::merged_incident::merged_into;
+pub(in crate::db) use self::merged_incident::merged_into;
 use self::{
     acks::take_note,
     known_incident::KnownIncident,
@@ -28,7 +28,7 @@ pub use self::{
 use crate::{
     db::{
         PURGE_BATCH, access,
-        alarms::{self, AlarmState, LedgerAlarm},
+        alarms::alarm_ledger::{self, AlarmState, LedgerAlarm},
         engine::{error::DbError, pool::Db, prelude::*},
         notices::{new_notices, notice_queue},
         paired_servers,
@@ -76,19 +76,19 @@ pub fn write(db: &mut Db, server: &ServerId, write: &LedgerWrite) -> Result<(), 
         put(db, server, id, incident, title.as_deref())?;
     }
     for alarm in write.alarms.values() {
-        alarms::receive(db, &LedgerAlarm { user: owner.clone(), ..alarm.clone() })?;
+        alarm_ledger::receive(db, &LedgerAlarm { user: owner.clone(), ..alarm.clone() })?;
     }
     // One that waits is of a node that had the server no longer.
     let handled: Vec<_> = write.alarms.values().filter(|alarm| alarm.state != AlarmState::Received).collect();
-    alarms::lock(db, handled.iter().map(|alarm| alarm.id.as_str()))?;
+    alarm_ledger::lock(db, handled.iter().map(|alarm| alarm.id.as_str()))?;
     for alarm in handled {
         let Some(incident) = &alarm.incident else { continue };
         // Another node has announced it meanwhile, for want of the server.
-        if let Some(other) = alarms::waits_in(db, &alarm.id)?.filter(|other| other != incident) {
+        if let Some(other) = alarm_ledger::waits_in(db, &alarm.id)?.filter(|other| other != incident) {
             merge(db, &other, incident)?;
             shared_acks::share(db, server, incident)?;
         }
-        alarms::assign(db, server, &alarm.id, alarm.state, incident, alarm.received_at)?;
+        alarm_ledger::assign(db, server, &alarm.id, alarm.state, incident, alarm.received_at)?;
     }
     for (id, heard) in &write.heard {
         hear(db, id, *heard)?;
@@ -117,9 +117,9 @@ pub fn write_for_another_node(db: &mut Db, server: &ServerId, write: &LedgerWrit
     let mut write = write.clone().for_another_node();
     let owner = paired_servers::get(db, server)?.owner_id;
     for alarm in write.alarms.values() {
-        alarms::receive(db, &LedgerAlarm { user: owner.clone(), incident: None, ..alarm.clone() })?;
+        alarm_ledger::receive(db, &LedgerAlarm { user: owner.clone(), incident: None, ..alarm.clone() })?;
     }
-    alarms::lock(db, write.alarms.keys().map(String::as_str))?;
+    alarm_ledger::lock(db, write.alarms.keys().map(String::as_str))?;
     let alarms = std::mem::take(&mut write.alarms);
     for (id, (incident, title)) in std::mem::take(&mut write.incidents) {
         let of_it = alarms.values().filter(|alarm| alarm.incident.as_ref() == Some(&id));
@@ -141,13 +141,13 @@ fn put_for_another_node(
     if alarms.is_empty() || KnownIncident::find(db, id)?.is_some() || merged_into(db, id)?.is_some() {
         return Ok(());
     }
-    match alarms::incident_of(db, alarms)? {
+    match alarm_ledger::incident_of(db, alarms)? {
         Some(whole) if KnownIncident::find(db, &whole)?.is_some() => note_part(db, id, &whole),
         // Perhaps one that is so old that it is deleted.
         Some(_) => Ok(()),
         None => {
             put(db, server, id, incident, title)?;
-            alarms::wait_in(db, alarms, id)
+            alarm_ledger::wait_in(db, alarms, id)
         }
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::{
     db::{
         access,
+        alarms::incidents::{self, StoredIncident},
         engine::{error::DbError, pool::Db, prelude::*},
-        incidents::{self, StoredIncident},
         notices::{
             new_notices::{self, NewNotice},
             notice_queue::NoticeDeliveryState,

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::{
     db::{
+        alarms::notice_subjects::{self, NoticeConcern, NoticeRow},
         engine::{error::DbError, pool::Db, prelude::*},
-        notice_subjects::{self, NoticeConcern, NoticeRow},
         notices::{
             notice_queue::{DeliveryEnd, NewMessage, NoticeDeliveryState, NoticeKey, message_id},
             notice_rules::NoticeRules,

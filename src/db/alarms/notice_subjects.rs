@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use crate::{
     db::{
         access,
+        alarms::incidents::{self, StoredIncident},
         engine::{error::DbError, pool::Db, prelude::*},
-        incidents::{self, StoredIncident},
         notices::{count_updates, notice_queue::NoticeKey, notice_rules::NoticeRules},
         schema::notices,
     },

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    db::alarms::{AlarmState, LedgerAlarm},
+    db::alarms::alarm_ledger::{AlarmState, LedgerAlarm},
     domain::{
         ids::UserId,
         incident::{AlarmPath, Incident},

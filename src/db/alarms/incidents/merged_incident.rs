@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::acks::{self, take_note};
 use crate::{
     db::{
-        alarms,
+        alarms::alarm_ledger,
         engine::{error::DbError, pool::Db, prelude::*},
         notices::{merged_notices, notice_queue},
         schema::{incidents, merged_incidents},
@@ -65,7 +65,7 @@ pub(super) fn merge(db: &mut Db, id: &str, into: &str) -> Result<(), DbError> {
     // The parts of a part are parts of the whole, or they would go with it.
     let parts = merged_incidents::table.filter(merged_incidents::incident_id.eq(id));
     diesel::update(parts).set(merged_incidents::incident_id.eq(into)).execute(db)?;
-    alarms::merge(db, id, into)?;
+    alarm_ledger::merge(db, id, into)?;
     merged_notices::merge(db, id, into)?;
     let rang_at: Timestamp = incidents::table.find(id).select(incidents::last_at).first(db)?;
     diesel::delete(incidents::table.find(id)).execute(db)?;

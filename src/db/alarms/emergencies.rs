@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::{
     db::{
+        alarms::{incidents, notice_subjects},
         engine::{error::DbError, pool::Db, prelude::*},
-        incidents, notice_subjects,
         notices::{
             channels::{self, StoredChannel},
             notice_queue::{EndedAttempt, NoticeKey},
