@@ -13,13 +13,16 @@ use companion::{
     db::{
         PURGE_BATCH,
         audit::{self, AuditPage, AuditPayload, NewAuditEntry},
-        beta_testers, daily_counts,
+        daily_counts,
         engine::pool::{Db, Pool},
         guests::{self, InviteKey, Invitee},
         members,
+        money::{
+            beta_testers,
+            subscriptions::{self, OwnedSubscription},
+        },
         paired_servers::{self, StoredPairing},
         push_credentials::{self, SealedBundle},
-        subscriptions::{self, OwnedSubscription},
         timeline,
         usage::Usage,
         users::{self, StoredProfile},

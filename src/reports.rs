@@ -14,7 +14,7 @@ use crate::{
             schema_steps::open_existing,
         },
         failed_pushes::{self, FailedPush},
-        payment_events::{self, ShownEvent},
+        money::payment_events::{self, ShownEvent},
     },
     rotation,
     vault::Vault,

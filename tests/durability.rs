@@ -22,7 +22,7 @@ use companion::{
             error::DbError,
             pool::{Db, Pool},
         },
-        payment_events, subscriptions,
+        money::{payment_events, subscriptions},
     },
     demo,
     domain::{ids::UserId, tier::SubscriptionStatus},

@@ -11,9 +11,7 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         engine::{error::DbError, pool::Db},
-        former_subscribers, payment_customers,
-        payment_events::EventState,
-        subscriptions,
+        money::{former_subscribers, payment_customers, payment_events::EventState, subscriptions},
         users::{self, User},
     },
     domain::{ids::UserId, payment::ParkReason, plan::SoldPlan},

@@ -9,9 +9,11 @@ use crate::{
     clients::payments::PaymentsError,
     db::{
         audit,
-        customers_to_end::{self, CustomerTurn},
         engine::{error::DbError, pool::Db},
-        subscriptions,
+        money::{
+            customers_to_end::{self, CustomerTurn},
+            subscriptions,
+        },
     },
     domain::{
         audit::{AdminAction, AuditResult},

@@ -12,10 +12,12 @@ use crate::{
     clients::payments::PaymentsError,
     db::{
         engine::{error::DbError, pool::Db},
-        payment_customers,
-        payment_events::EventState,
+        money::{
+            payment_customers,
+            payment_events::EventState,
+            subscriptions::{self, StoredSubscription},
+        },
         personal_data,
-        subscriptions::{self, StoredSubscription},
     },
     domain::{
         ids::UserId,

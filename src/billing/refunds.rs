@@ -17,8 +17,10 @@ use crate::{
     db::{
         audit::{self, AuditEntry, AuditPayload, LockedHead, NewAuditEntry},
         engine::{error::DbError, pool::Db},
-        payment_customers,
-        refund_attempts::{self, RefundAttempt},
+        money::{
+            payment_customers,
+            refund_attempts::{self, RefundAttempt},
+        },
     },
     domain::{
         audit::{AdminAction, AuditResult},

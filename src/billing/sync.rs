@@ -10,13 +10,13 @@ use crate::{
     billing::context::BillingContext,
     clients::payments::{PaymentsError, RefundOf},
     db::{
-        customers_to_end,
         engine::{error::DbError, pool::Db},
-        payment_customers,
-        payment_events::{self, EventState, Payer, ShownEvent},
-        personal_data,
-        subscriptions::{self, OwnedSubscription, StoredSubscription, SubscriptionPut},
-        users,
+        money::{
+            customers_to_end, payment_customers,
+            payment_events::{self, EventState, Payer, ShownEvent},
+            subscriptions::{self, OwnedSubscription, StoredSubscription, SubscriptionPut},
+        },
+        personal_data, users,
     },
     domain::{
         ids::UserId,

@@ -15,9 +15,11 @@ use crate::{
         sync::{self, EventOutcome},
     },
     db::{
-        customers_to_end,
         engine::error::DbError,
-        payment_events::{self, EventState},
+        money::{
+            customers_to_end,
+            payment_events::{self, EventState},
+        },
         query_failures::log_failure,
     },
     domain::{

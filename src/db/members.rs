@@ -9,9 +9,8 @@ use crate::{
     db::{
         chat_links,
         engine::{error::DbError, pool::Db, prelude::*},
-        payment_customers,
+        money::{payment_customers, subscriptions, tiers},
         schema::{beta_testers, guests, paired_servers, push_credentials, users},
-        subscriptions, tiers,
         users::{self as accounts, User},
     },
     domain::{
@@ -198,10 +197,12 @@ mod tests {
     use super::*;
     use crate::{
         db::{
-            beta_testers as testers,
             engine::pool::Pool,
+            money::{
+                beta_testers as testers,
+                subscriptions::{OwnedSubscription, put},
+            },
             push_credentials::{SealedBundle, upload},
-            subscriptions::{OwnedSubscription, put},
             testing::{self, later, now},
         },
         domain::tier::{BetaEntry, SubscriptionStatus, Tier, TierSubscription},

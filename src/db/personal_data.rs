@@ -15,8 +15,8 @@ use crate::{
     crypto::digest::sha256_hex,
     db::{
         alarms::emergencies::{self, OrphanedEmergency},
-        customers_to_end::{self, CustomerTurn},
         engine::{error::DbError, pool::Db, prelude::*},
+        money::customers_to_end::{self, CustomerTurn},
         schema::{
             active_days, beta_testers, chat_link_codes, chat_links, erased_customers, guests, idempotency_keys,
             incident_acks, incidents, map_notes, paired_servers, payment_customers, payment_events, store_versions,

@@ -4,9 +4,10 @@
 use companion::{
     config::Database,
     db::{
-        beta_testers,
         engine::pool::Pool,
-        map_notes, shop_watches,
+        map_notes,
+        money::beta_testers,
+        shop_watches,
         tracked_players::{self, NewTrackedPlayer},
     },
     domain::{

@@ -19,7 +19,7 @@ use crate::{
     db::{
         chat_links,
         engine::{error::DbError, pool::Db},
-        tiers::{self, TierUse},
+        money::tiers::{self, TierUse},
         users::{self, PreferenceChange, User},
     },
     domain::{

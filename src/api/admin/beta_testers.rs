@@ -17,8 +17,8 @@ use crate::{
         extract::{admin::Admin, idempotent::Idempotent, json::Json, query::Query},
     },
     db::{
-        beta_testers::{self, BetaTester},
         engine::pool::Db,
+        money::beta_testers::{self, BetaTester},
     },
     domain::{
         audit::{AdminAction, Written},

@@ -31,8 +31,10 @@ use crate::{
     db::{
         audit,
         engine::pool::Db,
-        payment_customers,
-        payment_events::{self, ShownEvent},
+        money::{
+            payment_customers,
+            payment_events::{self, ShownEvent},
+        },
         users,
     },
     domain::{

@@ -11,7 +11,7 @@ use crate::{
         endings::{self, EndingError},
         reconcile::{self, ReconcileError, UserStanding},
     },
-    db::{subscriptions, users},
+    db::{money::subscriptions, users},
     domain::{
         audit::{AdminAction, Written},
         billing_interval::BillingInterval,

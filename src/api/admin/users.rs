@@ -21,7 +21,9 @@ use crate::{
         alarms::incidents,
         engine::pool::Db,
         guests::{self, Guest},
-        members, paired_servers, payment_customers, push_credentials, push_refusals, sessions, tiers,
+        members,
+        money::{payment_customers, tiers},
+        paired_servers, push_credentials, push_refusals, sessions,
         users::{self, User},
     },
     domain::{

@@ -4,7 +4,9 @@ use crate::{
     api::answer::error::ApiError,
     db::{
         engine::{error::DbError, pool::Db},
-        guests, paired_servers, tiers,
+        guests,
+        money::tiers,
+        paired_servers,
     },
     domain::{
         ids::{ServerId, UserId},

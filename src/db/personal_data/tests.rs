@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::*;
 use crate::db::{
     engine::{pool::Pool, schema_steps},
-    paired_servers, payment_customers, sessions, testing,
+    money::payment_customers,
+    paired_servers, sessions, testing,
     users::{self, StoredProfile},
 };
 

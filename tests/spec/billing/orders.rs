@@ -5,7 +5,7 @@ use companion::{
     billing::sync::described,
     config::Database,
     crypto::random::Random,
-    db::{engine::pool::Pool, subscriptions},
+    db::{engine::pool::Pool, money::subscriptions},
     domain::{
         payment::ProviderSubscription,
         plan::{PriceList, TierPrices},

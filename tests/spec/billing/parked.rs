@@ -4,7 +4,10 @@ use std::process::Output;
 
 use companion::{
     config::Database,
-    db::{engine::pool::Pool, payment_customers, payment_events, subscriptions},
+    db::{
+        engine::pool::Pool,
+        money::{payment_customers, payment_events, subscriptions},
+    },
     simulator::payments::{PaymentFaults, SubscriptionChange},
 };
 use serde_json::{Value, json};

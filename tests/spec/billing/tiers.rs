@@ -2,7 +2,7 @@
 
 use companion::{
     config::Database,
-    db::{beta_testers, engine::pool::Pool},
+    db::{engine::pool::Pool, money::beta_testers},
     domain::tier::{BetaEntry, Tier},
     simulator::payments::SubscriptionChange,
 };

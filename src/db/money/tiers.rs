@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use crate::{
     db::{
-        beta_testers,
         engine::{error::DbError, pool::Db, prelude::*},
+        money::{beta_testers, subscriptions},
         schema::{guests, paired_servers, shop_watches, users},
-        subscriptions,
         users::User,
     },
     domain::{
