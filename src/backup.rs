@@ -35,9 +35,11 @@ use crate::{
     config::{Database, ImageStorage, SECRETS_FILE, Settings, StoragePlaces, fresh_secrets},
     db::{
         engine::{self, Access, database_file, error::DbError, pool::Db, prelude::RunQuery as _, schema_steps},
-        erasure_list::ERASURES,
+        files::{
+            erasure_list::ERASURES,
+            journal::{JOURNAL, REFUSED},
+        },
         images,
-        journal::{JOURNAL, REFUSED},
     },
     domain::image_name::ImageName,
     uploads,

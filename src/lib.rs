@@ -36,9 +36,9 @@
 //! meet, in [`relay::alarms::alarm_delivery`]: [`domain::raid`] decides whether an alarm opens an incident or belongs
 //! to one; it is written into the ledger ([`db::alarms::alarm_ledger`], [`db::alarms::incidents`]), sent to every
 //! socket that watches, and shown in `state.raids` for a day, so that later clients get it, too.
-//! [`relay::alarms::ledger`] waits for the database half a second; then [`db::journal`] keeps the alarm until the
-//! database takes it. An incident is unheard until a socket took its message, or a state that holds it. After a restart
-//! the incidents of the last day are shown again, and pushes that were in none yet are delivered.
+//! [`relay::alarms::ledger`] waits for the database half a second; then [`db::files::journal`] keeps the alarm until
+//! the database takes it. An incident is unheard until a socket took its message, or a state that holds it. After a
+//! restart the incidents of the last day are shown again, and pushes that were in none yet are delivered.
 //!
 //! # The path of a registration
 //! The game pushes to devices that are registered for a player. A user signs in at the game's site and brings the address
@@ -157,7 +157,7 @@
 //! # Parts that only simulations use
 //! `tests/simulation` runs all of this on virtual time, with a network, a disk and chance of its own:
 //! [`crypto::random::Random::seeded`], [`clock::Clock::simulated`], [`net::Network::simulated`],
-//! [`clients::channels::ChannelClient::simulated`], [`db::journal::Journal::open_simulated`],
+//! [`clients::channels::ChannelClient::simulated`], [`db::files::journal::Journal::open_simulated`],
 //! [`db::engine::pool::Pool::open_simulated`]. They are in the released binary because tests link the same library:
 //! behind a feature it would be compiled twice, and what is tested would not be what runs. No command and no setting
 //! turns one on.

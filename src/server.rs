@@ -34,7 +34,7 @@ use crate::{
     clock::Clock,
     config::{Config, PublicUrls},
     crypto::{self, random::Random},
-    db::{engine::serving_lock::ServingLock, last_run},
+    db::{engine::serving_lock::ServingLock, files::last_run},
     domain::{outbound::Confirmations, sweep::Sweep},
     game::outbound::Outbound,
     net::{

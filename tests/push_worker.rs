@@ -23,7 +23,7 @@ use companion::{
             error::DbError,
             pool::{DiskMoment, Pool},
         },
-        journal::Journal,
+        files::journal::Journal,
         push_credentials::{self, SealedBundle},
         schema::alarms,
         users,

@@ -47,7 +47,11 @@ use crate::{
         sealer::Sealer,
         session_cookie::{SESSION_COOKIE, SealedCookie},
     },
-    db::{engine::pool::Pool, erasure_list::ErasureNotes, journal::Journal, usage::Usage},
+    db::{
+        engine::pool::Pool,
+        files::{erasure_list::ErasureNotes, journal::Journal},
+        usage::Usage,
+    },
     domain::{
         clock_skew::ClockSkew,
         ids::{PlatformId, ServerId, UserId},

@@ -13,7 +13,7 @@ use super::error::BackupError;
 use crate::{
     config::SECRETS_FILE,
     crypto::digest::{DigestingReader, sha256_hex},
-    db::{
+    db::files::{
         erasure_list::ERASURES,
         journal::{JOURNAL, REFUSED},
     },

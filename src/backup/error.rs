@@ -6,8 +6,10 @@ use crate::{
     config::InvalidSettings,
     db::{
         engine::{EngineError, error::DbError},
-        erasure_list::ERASURES,
-        journal::{JOURNAL, REFUSED},
+        files::{
+            erasure_list::ERASURES,
+            journal::{JOURNAL, REFUSED},
+        },
     },
     domain::plain_text::escaped,
 };

@@ -22,9 +22,11 @@ use crate::{
     db::{
         audit::{self, AuditHead},
         engine::{self, Access, error::DbError, pool::Db, prelude::RunQuery as _, schema_steps},
-        erasure_list::{self, ErasureStep, RepeatedErasures},
+        files::{
+            erasure_list::{self, ErasureStep, RepeatedErasures},
+            journal::{self, JOURNAL},
+        },
         images,
-        journal::{self, JOURNAL},
     },
     domain::{ids::UserId, image_name::ImageName, plain_text::escaped},
     uploads,

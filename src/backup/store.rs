@@ -19,7 +19,7 @@ use crate::{
     clients::http,
     clock::Clock,
     config::{ImageStorage, Settings, StoragePlaces},
-    db::last_backup,
+    db::files::last_backup,
     domain::time::Timestamp,
     net::tls_config,
     uploads,

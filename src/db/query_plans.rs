@@ -26,7 +26,7 @@ use crate::{
             pool::{Db, Pool},
             write_check,
         },
-        erasure_list,
+        files::erasure_list,
         guests::{self, InviteKey, Invitee},
         held_parts, helper_devices,
         idempotency_keys::{self, KeyCaller, KeyedRequest},

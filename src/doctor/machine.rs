@@ -20,7 +20,7 @@ use crate::{
     },
     clock::Clock,
     config::{Config, ImageStorage, LOCK_FILE, is_data_dir_taken, is_writable, write_remedy},
-    db::{
+    db::files::{
         journal::{self, JOURNAL, REFUSED},
         last_backup, last_run,
     },

@@ -12,7 +12,7 @@ use crate::{
     crypto::random::Random,
     db::{
         engine::{self, error::DbError},
-        journal::JournalError,
+        files::journal::JournalError,
     },
     domain::backoff::Backoff,
 };

@@ -23,7 +23,7 @@ use crate::{
         keys::{KeyDerivation, Purpose},
         random::Random,
     },
-    db::{alarms::early_alarms::EarlyAlarms, engine::pool::Pool, journal::Journal},
+    db::{alarms::early_alarms::EarlyAlarms, engine::pool::Pool, files::journal::Journal},
     domain::fair_budget::FairBudget,
     game::{decoding::MessageDecoder, outbound::Outbound},
     net::{Names, Network},

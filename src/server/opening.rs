@@ -32,9 +32,7 @@ use crate::{
             schema_steps,
             serving_lock::{LockState, ServingLock},
         },
-        erasure_list,
-        journal::{self, Journal, JournalError},
-        last_run,
+        files::{erasure_list, journal, last_run},
     },
     rotation,
     vault::Vault,
@@ -49,7 +47,7 @@ const LOOKS: usize = 200;
 /// The database, ready to serve.
 pub struct OpenDatabase {
     pub(super) pool: Pool,
-    pub(super) journal: Journal,
+    pub(super) journal: journal::Journal,
     /// Number of the key that seals from now on.
     pub(super) key_version: i32,
     /// Held for as long as the process serves.
@@ -63,7 +61,7 @@ pub struct OpenDatabase {
 /// An attempt that has succeeded.
 struct OpenedOnce {
     pool: Pool,
-    journal: Journal,
+    journal: journal::Journal,
     key_version: i32,
     in_use: InUse,
 }
@@ -229,7 +227,7 @@ impl Attempt {
         if erased.users > 0 {
             let users = erased.users;
             log::warn!("{users} users who had erased themselves were in the database again, and are erased");
-            journal::take_out(&self.data_dir, &erased.servers).map_err(JournalError::from)?;
+            journal::take_out(&self.data_dir, &erased.servers).map_err(journal::JournalError::from)?;
         }
         let replay = match self.sharing {
             LockSharing::Alone => journal::replay,
@@ -237,7 +235,9 @@ impl Attempt {
         };
         match replay(&self.data_dir, &pool, &erased.servers) {
             // Alarms are delivered, and kept in the journal until the database is repaired.
-            Err(JournalError::Database(error @ DbError::Damaged(_))) => log::error!("the journal of alarms: {error}"),
+            Err(journal::JournalError::Database(error @ DbError::Damaged(_))) => {
+                log::error!("the journal of alarms: {error}")
+            }
             replayed => replayed?,
         }
         let now = self.clock.now();
@@ -249,7 +249,7 @@ impl Attempt {
             LockSharing::WithNodes => encryption_keys::take_into_use_on_node(db, &self.fingerprint, hold.as_ref(), now),
         });
         let key_version = key_version?.map_err(StartError::NodeKey)?;
-        let journal = Journal::open(&self.data_dir).map_err(JournalError::from)?;
+        let journal = journal::Journal::open(&self.data_dir).map_err(journal::JournalError::from)?;
         if let Some(end) = last_run::unclean_end(&self.data_dir).map_err(in_data_dir)? {
             log::warn!(
                 "the process before this one ended without being stopped (a kill, a crash or a power cut); it was {end}"

@@ -6,7 +6,7 @@ use crate::{
     db::{
         encryption_keys::NodeKeyRefused,
         engine::{error::DbError, lock_holder::LockHolder},
-        journal::{JOURNAL, JournalError},
+        files::journal::{JOURNAL, JournalError},
     },
     uploads::ImageStoreError,
 };

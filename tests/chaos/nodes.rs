@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use companion::db::journal;
+use companion::db::files::journal;
 use reqwest::Client;
 use rustix::process::Signal;
 use serde_json::Value;

@@ -14,7 +14,7 @@ use companion::{
             error::DbError,
             pool::{Db, Pool},
         },
-        journal::{self, JOURNAL, Journal},
+        files::journal::{self, JOURNAL, Journal},
         paired_servers,
         push_credentials::{self, SealedBundle},
         schema::{alarms, guests, incidents},

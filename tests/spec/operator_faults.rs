@@ -12,7 +12,7 @@ use std::{
 };
 
 use actix_web::web;
-use companion::{clock::Clock, db::last_backup};
+use companion::{clock::Clock, db::files::last_backup};
 use diesel::{Connection as _, PgConnection, connection::SimpleConnection as _};
 use tempfile::TempDir;
 use tokio::time::sleep;

@@ -38,7 +38,7 @@ use crate::{
             incidents,
         },
         engine::pool::{Db, PoolLoad},
-        journal, last_backup,
+        files::{journal, last_backup},
         notices::waiting_notices::{self, WaitingNotices},
     },
     domain::{

@@ -36,7 +36,7 @@ use crate::{
             early_alarms::EarlyAlarm,
             incidents::{HeardBy, LedgerWrite, StoredIncident},
         },
-        unsaved_alarms::UnsavedGuard,
+        files::unsaved_alarms::UnsavedGuard,
     },
     domain::{
         ids::{ServerId, UserId},

@@ -35,7 +35,7 @@ use crate::{
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
         engine::pool::{Db, DiskMoment, Pool},
-        journal::Journal,
+        files::journal::Journal,
         paired_servers::StoredPairing,
         testing::{self, now},
     },

@@ -7,7 +7,7 @@ use crate::{
     clock::Clock,
     config,
     crypto::random::Random,
-    db::{alarms::early_alarms::EarlyAlarms, engine::pool::Pool, journal::Journal},
+    db::{alarms::early_alarms::EarlyAlarms, engine::pool::Pool, files::journal::Journal},
     domain::{
         fence::Fence,
         ids::{GameServerId, ServerId},

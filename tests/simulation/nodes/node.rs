@@ -15,7 +15,7 @@ use companion::{
     crypto::{keys::Key32, random::Random, sealer::Sealer},
     db::{
         engine::pool::Pool,
-        journal::{self, Journal},
+        files::journal::{self, Journal},
     },
     domain::{
         ids::{SessionId, UserId},

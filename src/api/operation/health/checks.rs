@@ -19,7 +19,8 @@ use crate::{
     db::{
         alarms::incidents,
         engine::{self, error::DbError, pool::Db, write_check},
-        journal, last_run, ledger_check, sessions, users,
+        files::{journal, last_run},
+        ledger_check, sessions, users,
     },
     domain::{
         clock_skew::ClockSkew,

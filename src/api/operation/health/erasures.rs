@@ -5,7 +5,7 @@ use actix_web::web;
 use crate::{
     api::context::ApiContext,
     db::{
-        erasure_list::{self, ERASURES, OpenErasures},
+        files::erasure_list::{self, ERASURES, OpenErasures},
         node_news,
         query_failures::log_failure,
     },

@@ -14,7 +14,7 @@ use crate::{
         context::ApiContext,
         operation::process_metrics,
     },
-    db::last_backup,
+    db::files::last_backup,
     domain::time::Timestamp,
     net::{descriptors, memory_limit},
     push::session_status::PushCounts,

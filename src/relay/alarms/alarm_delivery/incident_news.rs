@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::incident_line::IncidentLine;
 use crate::{
-    db::unsaved_alarms::UnsavedGuard,
+    db::files::unsaved_alarms::UnsavedGuard,
     domain::{incident::Raid, raid::IncidentChange},
     relay::{alarms::received_at::ReceivedAt, wire::receipt::DeliveryCount},
 };

@@ -23,7 +23,7 @@ use crate::{
     db::{
         alarms::incidents,
         engine::pool::{Db, Pool},
-        journal::{self, Journal},
+        files::journal::{self, Journal},
         paired_servers, smart_devices, testing,
     },
     domain::{device::DeviceKind, incident::DevicePlace, items::Catalogue, raid::TriggerTime},

@@ -18,9 +18,8 @@ use crate::{
     db::{
         alarms::{alarm_ledger, incidents::StoredIncident},
         engine::pool::{Db, DiskMoment},
-        held_parts,
-        journal::{self, JOURNAL},
-        smart_devices,
+        files::journal::{self, JOURNAL},
+        held_parts, smart_devices,
         testing::{self, incident_write},
     },
     domain::{

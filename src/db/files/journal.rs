@@ -37,7 +37,7 @@ use self::{
     line::{Line, lengths, read},
 };
 use crate::{
-    db::{alarms::incidents::LedgerWrite, unsaved_alarms::UnsavedAlarms},
+    db::{alarms::incidents::LedgerWrite, files::unsaved_alarms::UnsavedAlarms},
     domain::ids::ServerId,
 };
 
