@@ -12,8 +12,7 @@ use tokio::{sync::Mutex, time};
 use crate::{
     db::{
         edited_items,
-        engine::{error::DbError, pool::Pool},
-        query_failures::log_failure,
+        engine::{error::DbError, pool::Pool, query_failures::log_failure},
     },
     domain::items::Catalogue,
 };

@@ -24,9 +24,8 @@ use crate::{
         placement::place,
     },
     db::{
-        engine::{error::DbError, pool::Pool},
+        engine::{error::DbError, pool::Pool, query_failures::log_failure},
         held_parts,
-        query_failures::log_failure,
     },
     domain::{
         fence::Fence,

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    db::{engine::error::DbError, query_failures::log_failure},
+    db::engine::{error::DbError, query_failures::log_failure},
     domain::look_rest::rest_after,
     vault::{InspectedBatch, SecretTable, UnreadableSecret, Vault},
 };

@@ -15,12 +15,11 @@ use crate::{
         sync::{self, EventOutcome},
     },
     db::{
-        engine::error::DbError,
+        engine::{error::DbError, query_failures::log_failure},
         money::{
             customers_to_end,
             payment_events::{self, EventState},
         },
-        query_failures::log_failure,
     },
     domain::{
         payment::ParkReason,

@@ -33,9 +33,8 @@ use crate::{
             notice_subjects::NoticeSubject,
             reachable_watchers::{self, ReachableWatcher, WatchersByServer},
         },
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, query_failures::log_failure},
         notices::{channels::StoredChannel, notice_queue::NoticeDelivery},
-        query_failures::log_failure,
     },
     domain::{
         channel::{ChannelKind, ChannelState},

@@ -12,12 +12,11 @@ use crate::{
     channels::{outcomes, sender::Channels},
     db::{
         alarms::emergencies::{self, OrphanedEmergency},
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, query_failures::log_failure},
         notices::{
             channels, deliveries, merged_notices,
             notice_queue::{self, EndedAttempt, NoticeDelivery},
         },
-        query_failures::log_failure,
     },
     domain::{sweep::Sweep, time::Moment},
     ownership::{Ownership, sweeps},

@@ -16,9 +16,8 @@ use crate::{
     clients::channels::ChannelFailure,
     db::{
         alarms::emergencies::{self, Emergencies, Emergency, EmergencyPlace, OrphanedEmergency},
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, query_failures::log_failure},
         notices::channels::{self, StoredChannel},
-        query_failures::log_failure,
     },
     domain::{
         channel_lane::{ChannelLane, LaneTurns},

@@ -10,12 +10,11 @@ use crate::{
     clients::channels::{ChannelFailure, TakenMessage},
     crypto::digest::sha256_hex,
     db::{
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, query_failures::log_failure},
         notices::{
             channels::{self, StoredChannel},
             notice_queue,
         },
-        query_failures::log_failure,
     },
     domain::{
         alarm_notice::AlarmNotice,

@@ -26,9 +26,8 @@ use crate::{
             notice_steps::{self, StepsMade, TooLateMessage},
             notice_subjects::NoticeSubject,
         },
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, query_failures::log_failure},
         notices::notice_queue::{self, DeliveryOutcome, EndedAttempt, NoticeKey},
-        query_failures::log_failure,
     },
     domain::{
         channel::ChannelFault,

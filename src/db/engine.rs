@@ -14,8 +14,10 @@ pub mod pool;
 #[cfg(all(test, feature = "postgres-tls"))]
 mod postgres_tls;
 pub mod prelude;
+pub mod query_failures;
 pub mod schema_steps;
 pub mod serving_lock;
+pub mod start_reads;
 pub mod stored_monuments;
 pub mod stored_server;
 pub mod timestamp;

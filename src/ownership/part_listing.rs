@@ -10,9 +10,9 @@ use crate::{
         engine::{
             error::DbError,
             pool::{Db, Pool},
+            query_failures::log_failure,
         },
         held_parts,
-        query_failures::log_failure,
     },
     domain::ids::PartId,
     ownership::needed_parts::{all_parts, is_listed},

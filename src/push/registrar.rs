@@ -22,10 +22,10 @@ use crate::{
         engine::{
             error::DbError,
             pool::{Db, Pool},
+            query_failures::log_failure,
         },
         push_credentials,
         push_registrations::{self, PushRegistration, SealedDevice, StoredProgress},
-        query_failures::log_failure,
         users,
     },
     domain::{

@@ -20,14 +20,11 @@ use tokio::{
 use crate::{
     db::{
         alarms::alarm_ledger,
-        engine::{error::DbError, pool::Db},
+        engine::{error::DbError, pool::Db, query_failures::log_failure, start_reads::read_until_answered},
         paired_servers::{self, PairedServer},
         push_credentials::{self, Slot},
         push_refusals::{self, PushRefusal},
-        push_registrations, push_seen,
-        query_failures::log_failure,
-        start_reads::read_until_answered,
-        users,
+        push_registrations, push_seen, users,
     },
     domain::{
         backoff::Backoff,

@@ -19,7 +19,10 @@ use tokio::{
 };
 
 use crate::{
-    db::{engine::pool::Db, paired_servers, push_credentials, start_reads::read_until_answered},
+    db::{
+        engine::{pool::Db, start_reads::read_until_answered},
+        paired_servers, push_credentials,
+    },
     domain::{backoff::Backoff, fence::Fence, ids::UserId},
     ownership::Ownership,
     panics::{self, Part},

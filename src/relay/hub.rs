@@ -17,7 +17,11 @@ use tokio::time::Instant;
 
 use crate::{
     config::GameLinkPolicy,
-    db::{access, engine::error::DbError, paired_servers, start_reads::read_until_answered},
+    db::{
+        access,
+        engine::{error::DbError, start_reads::read_until_answered},
+        paired_servers,
+    },
     domain::{
         backoff::Backoff,
         fence::Fence,

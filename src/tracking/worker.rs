@@ -18,11 +18,8 @@ use tokio::time::sleep;
 
 use crate::{
     db::{
-        engine::{error::DbError, pool::Db},
-        paired_servers, player_stats_spending,
-        query_failures::log_failure,
-        start_reads::read_until_answered,
-        tracked_players,
+        engine::{error::DbError, pool::Db, query_failures::log_failure, start_reads::read_until_answered},
+        paired_servers, player_stats_spending, tracked_players,
     },
     domain::ids::ServerId,
     panics::{self, Part},

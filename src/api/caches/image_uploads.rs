@@ -17,9 +17,8 @@ use crate::{
     api::answer::error::ApiError,
     crypto::digest::sha256_hex,
     db::{
-        engine::pool::Pool,
+        engine::{pool::Pool, query_failures::log_failure},
         images::{self, UploadedImage},
-        query_failures::log_failure,
     },
     domain::{
         image_name::ImageName,

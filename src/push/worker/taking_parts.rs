@@ -6,7 +6,10 @@ use actix::prelude::*;
 
 use super::PushWorker;
 use crate::{
-    db::{engine::error::DbError, push_credentials, query_failures::log_failure},
+    db::{
+        engine::{error::DbError, query_failures::log_failure},
+        push_credentials,
+    },
     domain::{fence::Fence, ids::UserId, time::Timestamp},
     ownership::Ownership,
     push::{context::PushContext, login_pacer, owned_sessions::UploadChanges},

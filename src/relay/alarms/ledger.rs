@@ -25,9 +25,9 @@ use crate::{
         engine::{
             error::DbError,
             pool::{Db, Pool},
+            query_failures::log_failure,
         },
         files::{journal::Journal, unsaved_alarms::UnsavedGuard},
-        query_failures::log_failure,
     },
     domain::ids::ServerId,
     relay::alarms::received_at::{ReceivedAt, STORED_WITHIN},

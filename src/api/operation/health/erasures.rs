@@ -5,9 +5,9 @@ use actix_web::web;
 use crate::{
     api::context::ApiContext,
     db::{
+        engine::query_failures::log_failure,
         files::erasure_list::{self, ERASURES, OpenErasures},
         node_news,
-        query_failures::log_failure,
     },
 };
 

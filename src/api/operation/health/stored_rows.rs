@@ -11,8 +11,10 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     api::context::ApiContext,
     db::{
-        engine::error::{DbError, MET_UNREADABLE},
-        query_failures::log_failure,
+        engine::{
+            error::{DbError, MET_UNREADABLE},
+            query_failures::log_failure,
+        },
         row_checks::{ROW_CHECKS, UnreadableRow},
         ties,
     },

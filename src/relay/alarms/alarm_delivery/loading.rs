@@ -13,8 +13,7 @@ use crate::{
             incidents::{self, LedgerWrite, StoredIncident, UNHEARD},
             spoken_alarms,
         },
-        engine::{error::DbError, pool::Db},
-        start_reads::read_until_answered,
+        engine::{error::DbError, pool::Db, start_reads::read_until_answered},
     },
     domain::{
         ids::{ServerId, UserId},

@@ -8,9 +8,8 @@ use tokio::time::{Instant, timeout_at};
 use super::GameConnection;
 use crate::{
     db::{
-        engine::pool::Db,
+        engine::{pool::Db, start_reads::read_until_answered},
         smart_devices::{self, SmartDevice},
-        start_reads::read_until_answered,
     },
     domain::device::{Device, DeviceKind, Reachable},
     game::link::Answered,

@@ -4,7 +4,7 @@ use actix::prelude::*;
 
 use super::{GameConnection, stored_notes::shown};
 use crate::{
-    db::{map_notes, start_reads::read_until_answered},
+    db::{engine::start_reads::read_until_answered, map_notes},
     relay::{game::commands::NotesChanged, state::game_update::OwnUpdate},
 };
 

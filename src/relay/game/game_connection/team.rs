@@ -15,7 +15,7 @@ use super::{
     team_commands::{LoadedCommands, stored_commands::StoredCommands, waiting_lines::EchoedLine},
 };
 use crate::{
-    db::{engine::pool::Db, start_reads::read_until_answered},
+    db::engine::{pool::Db, start_reads::read_until_answered},
     domain::{
         chat_answers::BotMessages,
         team_command::{election::server_of_link, speaker::LineUse},

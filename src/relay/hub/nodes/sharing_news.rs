@@ -12,9 +12,8 @@ use super::super::{Hub, ServerPaired, ServerRemoved};
 use super::SeveralNodes;
 use crate::{
     db::{
-        engine::error::DbError,
+        engine::{error::DbError, query_failures::log_failure},
         node_news::{self, StoredNews},
-        query_failures::log_failure,
     },
     domain::{ids::ServerId, node_news::NodeNews},
     net::shared_guesses::WrongGuess,

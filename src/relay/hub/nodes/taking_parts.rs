@@ -21,8 +21,7 @@ use crate::{
     config::GameLinkPolicy,
     db::{
         alarms::alarm_ledger::{self, WaitingPage},
-        engine::error::DbError,
-        query_failures::log_failure,
+        engine::{error::DbError, query_failures::log_failure},
         server_places::{self, ServerPlace},
     },
     domain::{fence::Fence, ids::ServerId},

@@ -10,9 +10,8 @@ use tokio::{
 use super::{ANSWER_DEADLINE, LinkTalk, SILENT_ANSWERS};
 use crate::{
     db::{
-        engine::pool::Db,
+        engine::{pool::Db, start_reads::read_until_answered},
         smart_devices::{self, SmartDevice},
-        start_reads::read_until_answered,
     },
     domain::{device::DeviceKind, freshness::DEVICES_EVERY},
     game::{budget::Priority, link::AskError},

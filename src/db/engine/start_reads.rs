@@ -6,11 +6,9 @@ use tokio::time::sleep;
 
 use crate::{
     crypto::random::Random,
-    db::{
-        engine::{
-            error::DbError,
-            pool::{Db, Pool},
-        },
+    db::engine::{
+        error::DbError,
+        pool::{Db, Pool},
         query_failures::log_failure,
     },
     domain::backoff::Backoff,
