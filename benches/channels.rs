@@ -34,7 +34,7 @@ use companion::{
     },
     demo,
     domain::{
-        channel::ChannelTarget,
+        channels::user_channel::ChannelTarget,
         ids::{PlatformId, ServerId, UserId},
         incident::{DevicePlace, Incident},
         time::Timestamp,

@@ -55,10 +55,10 @@
 //!
 //! # The path of a message that wakes
 //! The transaction that stores a new incident opens a notice for each user who may watch and has a channel
-//! ([`db::notices`]). [`channels`] makes the steps that are due by the user's rules ([`domain::escalation`]), and sends each
-//! message ([`clients::channels`]) until the user has acknowledged the incident, wherever they did. An incident that the
-//! database does not take in time is sent by the first channels from memory ([`channels::early`]); its rows have what
-//! came of that later.
+//! ([`db::notices`]). [`channels`] makes the steps that are due by the user's rules ([`domain::channels::escalation`]),
+//! and sends each message ([`clients::channels`]) until the user has acknowledged the incident, wherever they did. An
+//! incident that the database does not take in time is sent by the first channels from memory ([`channels::early`]);
+//! its rows have what came of that later.
 //!
 //! # The path of a line of chat
 //! The game server repeats what the team says, and its last lines after each connect. [`relay::state::team_chat`] gives

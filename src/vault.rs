@@ -31,7 +31,7 @@ use crate::{
         vapid_keys::{self, SealedVapidKey},
     },
     domain::{
-        channel::ChannelTarget,
+        channels::user_channel::ChannelTarget,
         ids::{ChannelId, ServerId, UserId},
         time::Timestamp,
     },

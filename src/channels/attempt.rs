@@ -16,9 +16,11 @@ use crate::{
     },
     domain::{
         backoff::jittered,
-        channel::{ChannelFault, ChannelKind, pause_after},
-        channel_lane::ChannelLane,
-        held_origins::{KindAtOrigin, OriginSign},
+        channels::{
+            channel_lane::ChannelLane,
+            held_origins::{KindAtOrigin, OriginSign},
+            user_channel::{ChannelFault, ChannelKind, pause_after},
+        },
     },
     panics::{self, Part},
 };

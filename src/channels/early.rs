@@ -37,12 +37,14 @@ use crate::{
         notices::{channels::StoredChannel, notice_queue::NoticeDelivery},
     },
     domain::{
-        channel::{ChannelKind, ChannelState},
-        channel_lane::{ChannelLane, LaneTurns},
-        escalation::{AlarmRules, EscalationRound, QUIET_AFTER},
+        channels::{
+            channel_lane::{ChannelLane, LaneTurns},
+            escalation::{AlarmRules, EscalationRound, QUIET_AFTER},
+            notice_step::{DrillFor, DueNotice, NoticeStep},
+            user_channel::{ChannelKind, ChannelState},
+        },
         ids::UserId,
         incident::Incident,
-        notice_step::{DrillFor, DueNotice, NoticeStep},
         sweep::Sweep,
         time::{Moment, Timestamp},
         world_event::EventKind,

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::{
         db::notices::channels::tests::channel,
-        domain::{channel::ChannelKind, time::Timestamp},
+        domain::{channels::user_channel::ChannelKind, time::Timestamp},
     };
 
     fn at(second: i64) -> Moment {

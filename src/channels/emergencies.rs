@@ -20,7 +20,7 @@ use crate::{
         notices::channels::{self, StoredChannel},
     },
     domain::{
-        channel_lane::{ChannelLane, LaneTurns},
+        channels::channel_lane::{ChannelLane, LaneTurns},
         ids::ChannelId,
     },
     panics::{self, Part},

@@ -4,7 +4,7 @@ use metrics::{counter, gauge, histogram};
 
 use crate::{
     channels::reached_users::ReachedCounts,
-    domain::channel::{ChannelFault, ChannelKind},
+    domain::channels::user_channel::{ChannelFault, ChannelKind},
 };
 
 const MESSAGES: &str = "companion_channel_messages_total";

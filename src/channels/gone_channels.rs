@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::{
         db::notices::channels::tests::channel,
-        domain::{channel::ChannelKind, time::Timestamp},
+        domain::{channels::user_channel::ChannelKind, time::Timestamp},
     };
 
     #[test]

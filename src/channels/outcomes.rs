@@ -88,9 +88,9 @@ mod tests {
             },
             testing::{self, later, now},
         },
-        domain::{
-            channel::{ChannelFault, ChannelKind},
+        domain::channels::{
             channel_lane::{ChannelLane, LaneLoad},
+            user_channel::{ChannelFault, ChannelKind},
         },
     };
 

@@ -13,8 +13,10 @@ use crate::{
         paired_servers,
     },
     domain::{
-        alarm_notice::{AlarmNotice, NoticeEvent},
-        channel::ChannelFault,
+        channels::{
+            alarm_notice::{AlarmNotice, NoticeEvent},
+            user_channel::ChannelFault,
+        },
         ids::{ServerId, UserId},
     },
     relay::hub::{ChannelLine, SayForChannel, ToConnection},

@@ -17,9 +17,11 @@ use crate::{
         },
     },
     domain::{
-        alarm_notice::AlarmNotice,
-        channel::{ChannelFault, ChannelKind, ChannelState},
-        channel_lane::ChannelLane,
+        channels::{
+            alarm_notice::AlarmNotice,
+            channel_lane::ChannelLane,
+            user_channel::{ChannelFault, ChannelKind, ChannelState},
+        },
         ids::{ChannelId, UserId},
         time::Timestamp,
     },

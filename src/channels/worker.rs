@@ -30,9 +30,11 @@ use crate::{
         notices::notice_queue::{self, DeliveryOutcome, EndedAttempt, NoticeKey},
     },
     domain::{
-        channel::ChannelFault,
-        channel_lane::{ChannelLane, LaneLoad, LaneTurns},
-        held_origins::{HeldOrigins, OriginChange},
+        channels::{
+            channel_lane::{ChannelLane, LaneLoad, LaneTurns},
+            held_origins::{HeldOrigins, OriginChange},
+            user_channel::ChannelFault,
+        },
         ids::ChannelId,
         time::{Moment, Timestamp},
     },

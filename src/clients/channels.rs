@@ -22,10 +22,12 @@ use crate::{
     clients::http,
     crypto::{random::Random, vapid::VapidKey},
     domain::{
-        alarm_notice::AlarmNotice,
-        channel::{ChannelFault, ChannelKind, ChannelTarget},
-        channel_lane::ChannelLane,
-        channel_url,
+        channels::{
+            alarm_notice::AlarmNotice,
+            channel_lane::ChannelLane,
+            channel_url,
+            user_channel::{ChannelFault, ChannelKind, ChannelTarget},
+        },
         time::Timestamp,
     },
     net::{Names, neighbour::Neighbour},

@@ -7,7 +7,7 @@ use crate::{
         base_url::BaseUrl,
         check::{Check, given},
     },
-    domain::channel_url::is_public_host,
+    domain::channels::channel_url::is_public_host,
 };
 
 /// The channels, as given.

@@ -188,7 +188,7 @@ mod tests {
             paired_servers::{self, StoredPairing},
             testing,
         },
-        domain::channel::ChannelKind,
+        domain::channels::user_channel::ChannelKind,
     };
 
     fn unreadable(pool: &Pool) -> Vec<String> {

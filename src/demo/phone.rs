@@ -9,7 +9,7 @@ use crate::{
         engine::{error::DbError, pool::Db},
         notices::channels,
     },
-    domain::{channel::ChannelTarget, ids::UserId, limits::CHANNELS_PER_USER},
+    domain::{channels::user_channel::ChannelTarget, ids::UserId, limits::CHANNELS_PER_USER},
     simulator::{
         browser_push::{BrowserPushService, JoinedBrowser},
         phone::SimulatedPhone,

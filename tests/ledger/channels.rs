@@ -22,8 +22,10 @@ use companion::{
         schema,
     },
     domain::{
-        channel::ChannelTarget,
-        escalation::{AlarmRules, EscalationStep},
+        channels::{
+            escalation::{AlarmRules, EscalationStep},
+            user_channel::ChannelTarget,
+        },
         ids::{ChannelId, ServerId, UserId},
     },
 };

@@ -22,7 +22,7 @@ use companion::{
         },
         schema,
     },
-    domain::{channel::ChannelTarget, ids::ChannelId},
+    domain::{channels::user_channel::ChannelTarget, ids::ChannelId},
     simulator::browser_push::{PushHeaders, PushSender},
 };
 use diesel::{ExpressionMethods as _, QueryDsl as _, RunQueryDsl as _};

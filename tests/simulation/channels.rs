@@ -23,10 +23,12 @@ use companion::{
         schema,
     },
     domain::{
-        channel::ChannelTarget,
-        escalation::{AlarmRules, EscalationStep},
+        channels::{
+            escalation::{AlarmRules, EscalationStep},
+            quiet_hours::QuietHours,
+            user_channel::ChannelTarget,
+        },
         ids::{ChannelId, ServerId},
-        quiet_hours::QuietHours,
         time::Timestamp,
     },
 };

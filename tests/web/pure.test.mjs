@@ -306,7 +306,7 @@ test("a credential says what it needs, in words, and what is the operator's to m
 
 test("channels of the same time are one step, and without times they have those of the service", () => {
   const channels = ["ntfy", "webPush", "discord", "webPush"].map((kind, id) => ({ id: `${id}`, kind }));
-  // As the tests of `src/domain/escalation.rs`.
+  // As the tests of `src/domain/channels/escalation.rs`.
   const usual = alarmSteps.planOf({ steps: [] }, channels);
   assert.deepEqual(Object.fromEntries(usual), { 0: 60, 1: 0, 2: 120, 3: 0 });
   assert.deepEqual(Object.fromEntries(alarmSteps.planOf({ steps: [] }, [channels[0], channels[2]])), { 0: 0, 2: 60 });

@@ -25,10 +25,7 @@ use crate::{
     clients::channels::{ChannelFailure, TakenMessage},
     crypto::{signed_webhook, web_push::BrowserKeys},
     db::{
-        alarms::{
-            emergencies::{self, OrphanedEmergency},
-            late_notices,
-        },
+        alarms::{emergencies, late_notices},
         engine::{error::DbError, pool::Db},
         notices::{
             channels::{self, ChannelNotAdded, StoredChannel},
@@ -36,10 +33,12 @@ use crate::{
         },
     },
     domain::{
-        channel::{ChannelFault, ChannelKind, ChannelProof, ChannelState, ChannelTarget},
-        channel_lane::ChannelLane,
-        channel_template::WebhookTemplate,
-        channel_url,
+        channels::{
+            channel_lane::ChannelLane,
+            channel_template::WebhookTemplate,
+            channel_url,
+            user_channel::{ChannelFault, ChannelKind, ChannelProof, ChannelState, ChannelTarget},
+        },
         ids::{ChannelId, UserId},
         limits::CHANNELS_PER_USER,
         time::Timestamp,
@@ -369,10 +368,10 @@ pub async fn delete(
     let (id, now, sender) =
         (ChannelId::from(path.into_inner()), context.clock.now(), context.services.channels.clone());
     let ended = id.clone();
-    let delete = move |db: &mut Db| -> Result<(bool, Vec<OrphanedEmergency>), DbError> {
+    let delete = move |db: &mut Db| -> Result<(bool, Vec<emergencies::OrphanedEmergency>), DbError> {
         emergencies::delete_channel(db, &user.id, &id, now)
     };
-    let end = move |(is_found, orphaned): &(bool, Vec<OrphanedEmergency>)| {
+    let end = move |(is_found, orphaned): &(bool, Vec<emergencies::OrphanedEmergency>)| {
         sender.orphaned.add(orphaned.iter().cloned());
         if *is_found {
             sender.note_deleted(&[ended]);

@@ -22,8 +22,10 @@ use crate::{
         },
     },
     domain::{
-        channel::{ChannelFault, ChannelKind},
-        spoken_alarm::{SpokenFault, SpokenLine, SpokenState},
+        channels::{
+            spoken_alarm::{SpokenFault, SpokenLine, SpokenState},
+            user_channel::{ChannelFault, ChannelKind},
+        },
         time::Timestamp,
     },
 };

@@ -26,7 +26,7 @@ use crate::{
     },
     domain::{
         access::Role,
-        channel::{ChannelFault, ChannelKind, ChannelProof},
+        channels::user_channel::{ChannelFault, ChannelKind, ChannelProof},
         ids::{ServerId, UserId},
         limits::CHANNELS_PER_USER,
         link_reason::LinkReason,

@@ -23,9 +23,11 @@ use crate::{
         },
     },
     domain::{
-        escalation::{AlarmRules, EscalationStep, only_raids},
+        channels::{
+            escalation::{AlarmRules, EscalationStep, only_raids},
+            quiet_hours::QuietHours,
+        },
         ids::ChannelId,
-        quiet_hours::QuietHours,
         world_event::EventKind,
     },
 };

@@ -30,10 +30,12 @@ use crate::{
     },
     domain::{
         access::Role,
-        channel::{ChannelFault, ChannelKind},
-        drill::{DrillReach, DrilledMessage},
+        channels::{
+            drill::{DrillReach, DrilledMessage},
+            spoken_alarm::SpokenState,
+            user_channel::{ChannelFault, ChannelKind},
+        },
         ids::{ServerId, UserId},
-        spoken_alarm::SpokenState,
     },
     relay::hub::{DrillError, DrillOutcome, StartDrill},
 };

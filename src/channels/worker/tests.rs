@@ -39,8 +39,10 @@ use crate::{
         testing::{self, FreezingRelay, Postgres, now},
     },
     domain::{
-        channel::ChannelTarget,
-        escalation::{AlarmRules, QUIET_AFTER},
+        channels::{
+            escalation::{AlarmRules, QUIET_AFTER},
+            user_channel::ChannelTarget,
+        },
         fence::Fence,
         ids::UserId,
         sweep::Sweep,

@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use crate::{
     crypto::{digest::sha256_hex, signed_webhook, vapid::VapidKey, web_push::BrowserKeys},
     domain::{
-        alarm_notice::{AlarmNotice, NoticeEvent},
-        channel::{ChannelTarget, EMERGENCY_SPAN},
-        channel_template::{TemplateHeader, WebhookTemplate},
+        channels::{
+            alarm_notice::{AlarmNotice, NoticeEvent},
+            channel_template::{TemplateHeader, WebhookTemplate},
+            user_channel::{ChannelTarget, EMERGENCY_SPAN},
+        },
         time::Timestamp,
     },
 };
@@ -292,7 +294,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{alarm_notice::tests::notice, channel_template::TemplateForm};
+    use crate::domain::channels::{alarm_notice::tests::notice, channel_template::TemplateForm};
 
     const ID: &str = "0193aa0b-6c7d-7e8f-9a0b-1c2d3e4f5a6c";
 

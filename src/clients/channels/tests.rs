@@ -14,7 +14,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    domain::alarm_notice::{NoticeEvent, tests::notice},
+    domain::channels::alarm_notice::{NoticeEvent, tests::notice},
     net::tls_config,
 };
 

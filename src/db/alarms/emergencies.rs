@@ -14,7 +14,7 @@ use crate::{
         schema::{channels as channel_rows, deliveries, notices},
     },
     domain::{
-        channel::EMERGENCY_SPAN,
+        channels::user_channel::EMERGENCY_SPAN,
         ids::{ChannelId, ServerId, UserId},
         time::Timestamp,
     },

@@ -15,8 +15,7 @@ use crate::{
         schema::{channels, deliveries, notices},
     },
     domain::{
-        channel::ChannelState,
-        escalation::QUIET_AFTER,
+        channels::{escalation::QUIET_AFTER, user_channel::ChannelState},
         ids::{ServerId, UserId},
         time::Timestamp,
     },

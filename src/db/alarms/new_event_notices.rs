@@ -15,9 +15,9 @@ use crate::{
         schema::notices,
     },
     domain::{
+        channels::noticed_event::NoticedEvent,
         ids::{GameServerId, ServerId, UserId},
         limits::EVENT_NOTICES_PER_HOUR,
-        noticed_event::NoticedEvent,
         timeline::{TimelineEntry, TimelineOwner},
     },
 };

@@ -20,9 +20,11 @@ use crate::{
         schema::{channels as channel_rows, deliveries},
     },
     domain::{
-        channel::{ChannelFault, ChannelState},
-        channel_lane::{ChannelLane, LaneLoad},
-        escalation::QUIET_AFTER,
+        channels::{
+            channel_lane::{ChannelLane, LaneLoad},
+            escalation::QUIET_AFTER,
+            user_channel::{ChannelFault, ChannelState},
+        },
         ids::ServerId,
         time::Timestamp,
     },

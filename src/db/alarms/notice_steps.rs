@@ -14,10 +14,12 @@ use crate::{
         schema::{deliveries, notices},
     },
     domain::{
-        channel::{ChannelFault, ChannelKind},
-        escalation::EscalationRound,
+        channels::{
+            escalation::EscalationRound,
+            notice_step::{DueNotice, NoticeStep},
+            user_channel::{ChannelFault, ChannelKind},
+        },
         ids::ChannelId,
-        notice_step::{DueNotice, NoticeStep},
         time::Timestamp,
     },
 };

@@ -12,10 +12,8 @@ use crate::{
     },
     domain::{
         access::{Action, Role},
-        escalation::QUIET_AFTER,
+        channels::{escalation::QUIET_AFTER, notice_step::DrillFor, noticed_event::NoticedEvent},
         ids::UserId,
-        notice_step::DrillFor,
-        noticed_event::NoticedEvent,
         time::Timestamp,
         world_event::EventKind,
     },

@@ -16,8 +16,7 @@ use crate::{
     },
     domain::{
         access::{Action, Role},
-        channel::ChannelKind,
-        escalation::AlarmRules,
+        channels::{escalation::AlarmRules, user_channel::ChannelKind},
         ids::{ChannelId, ServerId, UserId},
     },
 };

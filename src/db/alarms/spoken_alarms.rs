@@ -7,8 +7,8 @@ use crate::{
         schema::spoken_alarms,
     },
     domain::{
+        channels::spoken_alarm::{SpokenFault, SpokenLine, SpokenState},
         ids::ServerId,
-        spoken_alarm::{SpokenFault, SpokenLine, SpokenState},
         time::Timestamp,
     },
 };

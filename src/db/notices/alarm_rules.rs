@@ -10,7 +10,7 @@ use crate::{
     },
     domain::{
         access::Role,
-        escalation::{AlarmRules, EscalationStep},
+        channels::escalation::{AlarmRules, EscalationStep},
         ids::{ServerId, UserId},
         world_event::EventKind,
     },

@@ -10,7 +10,7 @@ use crate::{
         schema::{channels, users},
     },
     domain::{
-        channel::{ChannelFault, ChannelKind, ChannelState, FailureRow},
+        channels::user_channel::{ChannelFault, ChannelKind, ChannelState, FailureRow},
         ids::{ChannelId, UserId},
         time::Timestamp,
     },

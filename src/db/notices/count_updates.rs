@@ -12,7 +12,7 @@ use crate::{
         schema::{channels, deliveries, incident_acks},
     },
     domain::{
-        channel::{ChannelKind, ChannelState},
+        channels::user_channel::{ChannelKind, ChannelState},
         ids::ChannelId,
         time::Timestamp,
     },

@@ -29,7 +29,7 @@ pub struct StoredDelivery {
     pub due_at: Option<Timestamp>,
     /// Status of the newest answer.
     pub status: Option<i32>,
-    /// The word of the newest [`ChannelFault`](crate::domain::channel::ChannelFault).
+    /// The word of the newest [`ChannelFault`](crate::domain::channels::user_channel::ChannelFault).
     pub reason: Option<String>,
     pub ended_at: Option<Timestamp>,
 }

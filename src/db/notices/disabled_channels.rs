@@ -7,7 +7,7 @@ use crate::{
         engine::{error::DbError, pool::Db, prelude::*},
         schema::channels,
     },
-    domain::{channel::ChannelState, ids::ChannelId, time::Timestamp},
+    domain::{channels::user_channel::ChannelState, ids::ChannelId, time::Timestamp},
 };
 
 /// Pause before a warning that no channel took is sent again.
@@ -67,7 +67,7 @@ mod tests {
             notices::channels::{insert, note_accepted, note_failure, tests::channel},
             testing::{self, later, now},
         },
-        domain::channel::{ChannelFault, ChannelKind, DISABLED_AFTER_FAILURES},
+        domain::channels::user_channel::{ChannelFault, ChannelKind, DISABLED_AFTER_FAILURES},
     };
 
     #[test]

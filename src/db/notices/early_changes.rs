@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use crate::{
     db::notices::notice_queue::NoticeKey,
     domain::{
-        escalation::AlarmRules,
+        channels::escalation::AlarmRules,
         ids::{ChannelId, ServerId, UserId},
         time::Moment,
     },

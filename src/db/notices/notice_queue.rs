@@ -18,8 +18,10 @@ use crate::{
         schema::{channels as channel_rows, deliveries, incident_acks, notices},
     },
     domain::{
-        channel::{ChannelFault, ChannelKind, ChannelState, EMERGENCY_SPAN},
-        escalation::FIRST_WITHIN,
+        channels::{
+            escalation::FIRST_WITHIN,
+            user_channel::{ChannelFault, ChannelKind, ChannelState, EMERGENCY_SPAN},
+        },
         ids::{ChannelId, ServerId, UserId},
         time::Timestamp,
         words::words,

@@ -14,7 +14,11 @@ use crate::{
             channels,
         },
     },
-    domain::{access::Role, channel::ChannelKind, escalation::AlarmRules, ids::ChannelId},
+    domain::{
+        access::Role,
+        channels::{escalation::AlarmRules, user_channel::ChannelKind},
+        ids::ChannelId,
+    },
 };
 
 /// Rules and channels of users.

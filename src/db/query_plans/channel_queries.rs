@@ -19,11 +19,13 @@ use crate::{
         users,
     },
     domain::{
-        channel::{ChannelFault, ChannelKind},
-        channel_lane::{ChannelLane, LaneLoad},
-        escalation::AlarmRules,
+        channels::{
+            channel_lane::{ChannelLane, LaneLoad},
+            escalation::AlarmRules,
+            spoken_alarm::{SpokenLine, SpokenState},
+            user_channel::{ChannelFault, ChannelKind},
+        },
         ids::{ServerId, UserId},
-        spoken_alarm::{SpokenLine, SpokenState},
         timeline::TimelineOwner,
         world_event::EventKind,
     },

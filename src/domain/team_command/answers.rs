@@ -16,8 +16,8 @@ use super::{
     vocabulary::Vocabulary,
 };
 use crate::domain::{
+    channels::escalation::QUIET_AFTER,
     chat_answers::BotMessages,
-    escalation::QUIET_AFTER,
     incident::Incident,
     map::NoteCategory,
     plain_text::plain_words,

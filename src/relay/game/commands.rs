@@ -12,7 +12,7 @@ use tokio::{
 use crate::{
     db::alarms::incidents::StoredIncident,
     domain::{
-        channel::ChannelFault,
+        channels::user_channel::ChannelFault,
         chat::StoredLine,
         chat_answers::BotMessages,
         device::{DeviceKind, DeviceReport},

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::{
     db::alarms::incidents::StoredIncident,
     domain::{
-        channel::ChannelFault,
+        channels::user_channel::ChannelFault,
         chat::{ChatLine, StoredLine},
         chat_answers::BotMessages,
         device::{Device, DeviceKind, DeviceReport, Item, Reachable, Storage, TurnBack},

@@ -14,8 +14,8 @@ use chrono::TimeDelta;
 use self::line_ends::{AlarmLine, EndedTimers};
 use crate::{
     domain::{
+        channels::spoken_alarm::SpokenState,
         ids::{GameServerId, ServerId},
-        spoken_alarm::SpokenState,
         team_command::{
             announced::AnnouncedLines,
             desk::{ChatNotice, TeamDesk},

@@ -41,11 +41,11 @@ use crate::{
     },
     domain::{
         backoff::Backoff,
+        channels::spoken_alarm::SpokenLine,
         chat::StoredLine,
         fence::Fence,
         ids::{GameServerId, ServerId},
         shop::watch::ShopWatch,
-        spoken_alarm::SpokenLine,
         team_command::daylight::DaySpeeds,
         team_timer::TimerTeam,
         time::Timestamp,

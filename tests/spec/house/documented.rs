@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use companion::domain::channel::ChannelKind;
+use companion::domain::channels::user_channel::ChannelKind;
 
 use super::source::Library;
 

@@ -1,21 +1,20 @@
 use super::*;
 use crate::{
     db::{
-        alarms::{
-            incidents, late_notices, notice_messages,
-            notice_steps::{self, StepsMade},
-        },
+        alarms::{incidents, late_notices, notice_messages, notice_steps},
         engine::pool::Pool,
         notices::{alarm_rules, channels::tests::channel, waiting_notices},
         testing::{self, later, now},
         timeline,
     },
     domain::{
-        channel::{ChannelKind, ChannelState},
-        channel_lane::{ChannelLane, LaneLoad},
-        escalation::{AlarmRules, EscalationStep},
+        channels::{
+            channel_lane::{ChannelLane, LaneLoad},
+            escalation::{AlarmRules, EscalationStep},
+            quiet_hours::QuietHours,
+            user_channel::{ChannelKind, ChannelState},
+        },
         limits::EVENT_NOTICES_PER_HOUR,
-        quiet_hours::QuietHours,
         timeline::{TimelineEntry, TimelineOwner},
         world_event::EventKind,
     },
@@ -50,7 +49,7 @@ fn step(pool: &Pool, at: Timestamp) -> usize {
     steps(pool, at).queued
 }
 
-fn steps(pool: &Pool, at: Timestamp) -> StepsMade {
+fn steps(pool: &Pool, at: Timestamp) -> notice_steps::StepsMade {
     pool.write_blocking(|db| notice_steps::make_due(db, at, 100)).unwrap()
 }
 

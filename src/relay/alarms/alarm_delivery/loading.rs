@@ -16,10 +16,10 @@ use crate::{
         engine::{error::DbError, pool::Db, start_reads::read_until_answered},
     },
     domain::{
+        channels::spoken_alarm::is_unsaid,
         ids::{ServerId, UserId},
         incident::{AlarmPath, Raid},
         raid::{self, IncidentChange, LATE, MergedIncident},
-        spoken_alarm::is_unsaid,
         time::Timestamp,
     },
     relay::alarms::received_at::ReceivedAt,

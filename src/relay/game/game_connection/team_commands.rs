@@ -19,9 +19,9 @@ use self::{stored_commands::StoredCommands, switch_backs::SwitchBacks, waiting_l
 use crate::{
     db::{smart_devices::SmartDevice, team_timers::StoredTimer},
     domain::{
+        channels::spoken_alarm::is_unsaid,
         ids::UserId,
         incident::Raid,
-        spoken_alarm::is_unsaid,
         team_command::{
             desk::ChatNotice, device_words::OwnWords, memory::WorldMemory, settings::TeamChatSettings,
             vocabulary::Vocabulary,

@@ -8,9 +8,11 @@ use tokio::sync::oneshot;
 use crate::{
     clock::Clock,
     domain::{
-        channel::ChannelFault,
+        channels::{
+            spoken_alarm::{SpokenFault, SpokenLine, SpokenState},
+            user_channel::ChannelFault,
+        },
         ids::ServerId,
-        spoken_alarm::{SpokenFault, SpokenLine, SpokenState},
     },
     relay::shared::write_behind::{Record, WriteBehind},
 };

@@ -436,7 +436,7 @@ fn a_notice_or_raid_that_cannot_be_read_holds_up_no_other_alarm() {
         assert_eq!((made.notices, made.queued, made.ended), (2, 1, vec![of_guest("incident")]));
         let messages = sent(pool, later(0));
         assert_eq!(channels_of(&messages), ["browser"]);
-        assert_eq!(steps(pool, later(0)), StepsMade::default(), "it has ended");
+        assert_eq!(steps(pool, later(0)), notice_steps::StepsMade::default(), "it has ended");
         spoil("DELETE FROM notices WHERE user_id = 'guest'");
 
         let write = testing::incident_write("another", 1);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     db::alarms::spoken_alarms,
-    domain::spoken_alarm::{SpokenLine, SpokenState},
+    domain::channels::spoken_alarm::{SpokenLine, SpokenState},
 };
 
 /// A write of that node: this alarm opened this incident, and Alice has taken note of it or not.

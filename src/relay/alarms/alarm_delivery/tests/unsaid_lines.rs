@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     db::alarms::spoken_alarms,
-    domain::spoken_alarm::{SpokenLine, SpokenState},
+    domain::channels::spoken_alarm::{SpokenLine, SpokenState},
 };
 
 /// Incidents that a start says in the team's chat.

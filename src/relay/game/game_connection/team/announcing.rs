@@ -6,10 +6,12 @@ use super::super::GameConnection;
 use crate::{
     domain::{
         change::{Change, Section},
-        channel::ChannelFault,
+        channels::{
+            spoken_alarm::{SpokenFault, SpokenState, is_unsaid},
+            user_channel::ChannelFault,
+        },
         chat_answers::BotMessages,
         incident::Raid,
-        spoken_alarm::{SpokenFault, SpokenState, is_unsaid},
         team_command::speaker::LineUse,
         world_event::{EventKind, WorldEvent},
     },

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::domain::{
-    channel::ChannelKind,
+    channels::{
+        quiet_hours::{QuietFault, QuietHours},
+        user_channel::ChannelKind,
+    },
     ids::ChannelId,
-    quiet_hours::{QuietFault, QuietHours},
     time::Timestamp,
     world_event::EventKind,
 };

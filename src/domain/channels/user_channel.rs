@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::domain::{
     access::{Action, Role},
-    channel_template::WebhookTemplate,
+    channels::channel_template::WebhookTemplate,
     time::Timestamp,
     words::words,
 };
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_webhook_with_a_template_is_known_by_its_body_too_and_one_without_is_read_as_before() {
-        use crate::domain::channel_template::TemplateForm;
+        use crate::domain::channels::channel_template::TemplateForm;
 
         let webhook = |body: Option<&str>| {
             let of_body = |body: &str| WebhookTemplate {

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use utoipa::ToSchema;
 
-use crate::domain::{channel::ChannelFault, time::Timestamp, words::words};
+use crate::domain::{channels::user_channel::ChannelFault, time::Timestamp, words::words};
 
 /// A line that has waited longer is not said: none waits for more than twenty seconds, and the next process says none of
 /// an older alarm.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::domain::{alarm_notice::AlarmNotice, plain_text::plain_text, words::words};
+use crate::domain::{channels::alarm_notice::AlarmNotice, plain_text::plain_text, words::words};
 
 /// Most headers.
 const MOST_HEADERS: usize = 5;
@@ -247,7 +247,7 @@ impl Placeholder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::alarm_notice::{NoticeEvent, tests::notice};
+    use crate::domain::channels::alarm_notice::{NoticeEvent, tests::notice};
 
     fn template(content_type: TemplateForm, body: &str) -> WebhookTemplate {
         WebhookTemplate { content_type, headers: Vec::new(), body: body.to_owned() }

@@ -44,7 +44,8 @@ pub struct LaneLoad {
     pub users: Vec<String>,
     /// Hosts that have as many as they may.
     pub hosts: Vec<String>,
-    /// Origins that are [held](crate::domain::held_origins::HeldOrigins::held), each with its kind; the turns know none.
+    /// Origins that are [held](crate::domain::channels::held_origins::HeldOrigins::held), each with its kind; the turns
+    /// know none.
     pub origins: Vec<String>,
     /// Ids of messages that are passed over; the turns know none.
     pub messages: Vec<String>,

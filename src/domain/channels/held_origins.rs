@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::TimeDelta;
 
 use crate::domain::{
-    channel::{ChannelFault, ChannelKind},
+    channels::user_channel::{ChannelFault, ChannelKind},
     time::Moment,
 };
 

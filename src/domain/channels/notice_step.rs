@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use crate::domain::{
     access::Role,
-    channel::ChannelKind,
-    escalation::{AlarmRules, EscalationRound, FIRST_WITHIN, untried},
+    channels::{
+        escalation::{AlarmRules, EscalationRound, FIRST_WITHIN, untried},
+        user_channel::ChannelKind,
+    },
     ids::ChannelId,
     time::Timestamp,
     world_event::EventKind,
@@ -104,7 +106,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::{escalation::EscalationStep, quiet_hours::QuietHours};
+    use crate::domain::channels::{escalation::EscalationStep, quiet_hours::QuietHours};
 
     fn channels() -> Vec<(ChannelId, ChannelKind)> {
         vec![("phone".into(), ChannelKind::WebPush), ("ntfy".into(), ChannelKind::Ntfy)]
