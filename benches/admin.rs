@@ -29,10 +29,12 @@ use companion::{
     },
     domain::{
         audit::{AdminAction, AuditResult},
-        billing_interval::BillingInterval,
         ids::{PlatformId, UserId},
+        money::{
+            billing_interval::BillingInterval,
+            tier::{BetaEntry, SubscriptionStatus, Tier, TierSubscription},
+        },
         player_name::NameKey,
-        tier::{BetaEntry, SubscriptionStatus, Tier, TierSubscription},
         time::Timestamp,
         timeline::{TimelineEntry, TimelineOwner},
     },

@@ -87,7 +87,7 @@
 //! subscription that it names ([`clients::payments`]) and stores it, unless it was stored meanwhile, in one transaction
 //! with the event's id. What cannot be placed is parked and tried again ([`billing::worker`]); what was missed is found
 //! by comparing everything with the provider ([`billing::reconcile`]). Which tier a user has is computed when it is
-//! read ([`domain::tier`]).
+//! read ([`domain::money::tier`]).
 //!
 //! # The path of content
 //! Content that players read and admins write (stores, wiki pages, names and icons of items) ships with the service, in

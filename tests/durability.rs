@@ -25,7 +25,7 @@ use companion::{
         money::{payment_events, subscriptions},
     },
     demo,
-    domain::{ids::UserId, tier::SubscriptionStatus},
+    domain::{ids::UserId, money::tier::SubscriptionStatus},
     simulator::payments::{PaymentFaults, PaymentService},
 };
 use diesel::{

@@ -55,8 +55,8 @@ use crate::{
     domain::{
         clock_skew::ClockSkew,
         ids::{PlatformId, ServerId, UserId},
+        money::plan::Plan,
         outbound::Confirmations,
-        plan::Plan,
         time::Timestamp,
     },
     game::outbound::Outbound,

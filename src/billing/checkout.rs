@@ -14,7 +14,10 @@ use crate::{
         money::{former_subscribers, payment_customers, payment_events::EventState, subscriptions},
         users::{self, User},
     },
-    domain::{ids::UserId, payment::ParkReason, plan::SoldPlan},
+    domain::{
+        ids::UserId,
+        money::{payment::ParkReason, plan::SoldPlan},
+    },
 };
 
 /// Checkouts that other requests of a user may open meanwhile before a request is refused for now.

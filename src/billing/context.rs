@@ -11,7 +11,7 @@ use crate::{
     config::Payments,
     crypto::{account_mark::AccountMarks, random::Random},
     db::engine::pool::Pool,
-    domain::plan::TierPrices,
+    domain::money::plan::TierPrices,
 };
 
 /// Locks over which subscriptions are spread, so that most that are changed at the same time have different ones.

@@ -17,7 +17,7 @@ use crate::{
     },
     domain::{
         audit::{AdminAction, AuditResult},
-        payment::{ProviderSubscription, SubscriptionEnding, id_at},
+        money::payment::{ProviderSubscription, SubscriptionEnding, id_at},
     },
 };
 

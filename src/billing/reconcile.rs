@@ -21,8 +21,10 @@ use crate::{
     },
     domain::{
         ids::UserId,
-        payment::{ParkReason, ProviderSubscription},
-        tier::{SubscriptionStatus, TierSubscription},
+        money::{
+            payment::{ParkReason, ProviderSubscription},
+            tier::{SubscriptionStatus, TierSubscription},
+        },
         time::Timestamp,
     },
 };
@@ -334,7 +336,7 @@ async fn heal(context: &BillingContext, id: &str) -> Result<HealOutcome, DbError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{billing_interval::BillingInterval, tier::Tier};
+    use crate::domain::money::{billing_interval::BillingInterval, tier::Tier};
 
     #[test]
     fn a_difference_is_named_by_its_field() {

@@ -25,7 +25,7 @@ use crate::{
     domain::{
         audit::{AdminAction, AuditResult},
         ids::PlatformId,
-        refund::{IssuedRefund, RefundPlan, RefundRefusal},
+        money::refund::{IssuedRefund, RefundPlan, RefundRefusal},
         time::Timestamp,
     },
 };

@@ -20,12 +20,14 @@ use crate::{
     },
     domain::{
         ids::UserId,
-        payment::{
-            ChargeReport, EventEffect, EventResult, ParkReason, PaymentEvent, ProviderSubscription, ReportKind,
-            SubscriptionRef,
+        money::{
+            payment::{
+                ChargeReport, EventEffect, EventResult, ParkReason, PaymentEvent, ProviderSubscription, ReportKind,
+                SubscriptionRef,
+            },
+            plan::TierPrices,
+            tier::{SubscriptionStatus, Tier, TierSubscription},
         },
-        plan::TierPrices,
-        tier::{SubscriptionStatus, Tier, TierSubscription},
         time::Timestamp,
     },
 };

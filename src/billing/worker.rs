@@ -21,7 +21,7 @@ use crate::{
             payment_events::{self, EventState},
         },
     },
-    domain::{
+    domain::money::{
         payment::ParkReason,
         plan::{Plan, SoldPlan},
     },

@@ -26,10 +26,12 @@ use crate::{
     crypto::{digest::sha256_hex, random::Random},
     domain::{
         backoff::jittered,
-        billing_interval::BillingInterval,
         ids::{PlatformId, UserId},
-        payment::{ProviderSubscription, id_at},
-        plan::SoldPlan,
+        money::{
+            billing_interval::BillingInterval,
+            payment::{ProviderSubscription, id_at},
+            plan::SoldPlan,
+        },
         time::Timestamp,
     },
 };

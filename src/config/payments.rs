@@ -9,7 +9,7 @@ use crate::{
         base_url::BaseUrl,
         check::{Check, HTTP, given, given_secret},
     },
-    domain::{
+    domain::money::{
         billing_interval::BillingInterval,
         plan::{Plan, PriceList, TierPrices},
     },

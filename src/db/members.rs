@@ -16,8 +16,8 @@ use crate::{
     domain::{
         funnel::{FunnelFacts, FunnelStage},
         ids::UserId,
+        money::tier::EffectiveTier,
         player_name::NameKey,
-        tier::EffectiveTier,
         time::Timestamp,
     },
 };
@@ -205,7 +205,7 @@ mod tests {
             push_credentials::{SealedBundle, upload},
             testing::{self, later, now},
         },
-        domain::tier::{BetaEntry, SubscriptionStatus, Tier, TierSubscription},
+        domain::money::tier::{BetaEntry, SubscriptionStatus, Tier, TierSubscription},
     };
 
     fn subscribe(pool: &Pool, user: &str, status: SubscriptionStatus) {

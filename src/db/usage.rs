@@ -10,7 +10,7 @@ use crate::{
         schema::{paired_servers, subscriptions, users as members},
         users,
     },
-    domain::{tier::SubscriptionStatus, time::Timestamp},
+    domain::{money::tier::SubscriptionStatus, time::Timestamp},
 };
 
 /// Usage of the service.

@@ -15,7 +15,11 @@ use crate::{
     api::context::ApiContext,
     billing::checkout::{self, CheckoutError},
     db::{engine::error::DbError, users},
-    domain::{billing_interval::BillingInterval, ids::UserId, plan::Plan, tier::Tier, time::Timestamp},
+    domain::{
+        ids::UserId,
+        money::{billing_interval::BillingInterval, plan::Plan, tier::Tier},
+        time::Timestamp,
+    },
     simulator::{
         game_server::DEMO_TOKEN,
         world::{SimulatedDevice, TEAM},

@@ -20,7 +20,7 @@ use crate::{
     },
     config::{ChatPlatform, Config, Environment, ImageStorage, Payments, PlayerStats, ProfileApi, Registration},
     crypto::{digest::from_hex, random::Random},
-    domain::plan::{Plan, SoldPlan},
+    domain::money::plan::{Plan, SoldPlan},
     uploads::ImageStore,
 };
 

@@ -12,12 +12,9 @@ use crate::domain::{
     credential::{CredentialState, RefusalReason},
     incident::{AlarmPath, IncidentState},
     map::{NOTE_CATEGORIES, NoteSource},
+    money::{payment::EventResult, payment_event_kind::PaymentEventKind, refund::RefundReason, tier::Tier},
     pairing::DeviceScope,
-    payment::EventResult,
-    payment_event_kind::PaymentEventKind,
-    refund::RefundReason,
     shop::{OfferChange, scan::ScanReason},
-    tier::Tier,
 };
 
 /// A format, the name of the schema, and the words.

@@ -13,9 +13,9 @@ use companion::{
     domain::{
         ids::UserId,
         limits::{MAP_NOTES_PER_SERVER, PAIRED_SERVERS_PER_USER, SHOP_WATCHES_PER_SERVER, TRACKED_PLAYERS_PER_SERVER},
+        money::tier::{BetaEntry, Tier},
         player_name::NameKey,
         shop::watch::{Finding, PriceDirection, ShopWatch, WatchSide},
-        tier::{BetaEntry, Tier},
         time::Timestamp,
     },
 };

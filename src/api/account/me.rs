@@ -23,10 +23,12 @@ use crate::{
         users::{self, PreferenceChange, User},
     },
     domain::{
-        billing_interval::BillingInterval,
         ids::{SessionId, UserId},
+        money::{
+            billing_interval::BillingInterval,
+            tier::{EffectiveTier, Entitlements, SubscriptionStatus, Tier, TierSource},
+        },
         preference,
-        tier::{EffectiveTier, Entitlements, SubscriptionStatus, Tier, TierSource},
         time::Timestamp,
     },
 };

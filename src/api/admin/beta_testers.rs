@@ -24,7 +24,7 @@ use crate::{
         audit::{AdminAction, Written},
         ids::PlatformId,
         limits::LARGEST_NUMBER,
-        tier::{BetaEntry, Tier},
+        money::tier::{BetaEntry, Tier},
         time::Timestamp,
     },
 };

@@ -9,10 +9,12 @@ use crate::{
         users::User,
     },
     domain::{
-        billing_interval::BillingInterval,
         credential::CredentialState,
         funnel::FunnelStage,
-        tier::{EffectiveTier, SubscriptionStatus, Tier, TierSource},
+        money::{
+            billing_interval::BillingInterval,
+            tier::{EffectiveTier, SubscriptionStatus, Tier, TierSource},
+        },
         time::Timestamp,
     },
 };

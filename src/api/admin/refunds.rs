@@ -39,8 +39,10 @@ use crate::{
     },
     domain::{
         ids::{PlatformId, UserId},
-        payment_event_kind::PaymentEventKind,
-        refund::{IssuedRefund, RefundPlan, RefundReason, RefundRefusal, RefundStatus},
+        money::{
+            payment_event_kind::PaymentEventKind,
+            refund::{IssuedRefund, RefundPlan, RefundReason, RefundRefusal, RefundStatus},
+        },
         time::Timestamp,
         timeline::Cursor,
     },

@@ -14,10 +14,12 @@ use crate::{
     db::{money::subscriptions, users},
     domain::{
         audit::{AdminAction, Written},
-        billing_interval::BillingInterval,
         ids::UserId,
-        payment::SubscriptionEnding,
-        tier::{SubscriptionStatus, Tier, TierSubscription},
+        money::{
+            billing_interval::BillingInterval,
+            payment::SubscriptionEnding,
+            tier::{SubscriptionStatus, Tier, TierSubscription},
+        },
         time::Timestamp,
     },
 };

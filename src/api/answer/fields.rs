@@ -9,8 +9,8 @@ use crate::{
     domain::{
         ids::PlatformId,
         map::{BEYOND_THE_MAP, LARGEST_MAP},
+        money::tier::Tier,
         player_name::{NAME_CHARS, NameKey},
-        tier::Tier,
         time::Timestamp,
     },
 };

@@ -10,7 +10,7 @@ use crate::{
     },
     domain::{
         ids::{ServerId, UserId},
-        tier::{Entitlements, Tier},
+        money::tier::{Entitlements, Tier},
         time::Timestamp,
     },
 };

@@ -25,7 +25,7 @@ use crate::{
     },
     clients::payments::{OpenedCheckout, PaymentsError},
     crypto::webhook_signature,
-    domain::{
+    domain::money::{
         billing_interval::BillingInterval,
         payment::{PaymentEvent, UnreadableEvent},
         plan::Plan,

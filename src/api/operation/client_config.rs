@@ -20,10 +20,12 @@ use crate::{
     clients::payments::ProviderPrice,
     crypto::digest::sha256_hex,
     domain::{
-        billing_interval::BillingInterval,
         limits,
-        plan::Plan,
-        tier::{Entitlements, Tier},
+        money::{
+            billing_interval::BillingInterval,
+            plan::Plan,
+            tier::{Entitlements, Tier},
+        },
     },
 };
 

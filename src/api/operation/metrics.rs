@@ -42,7 +42,7 @@ use crate::{
         notices::waiting_notices::{self, WaitingNotices},
     },
     domain::{
-        payment::{EventResult, ReportKind},
+        money::payment::{EventResult, ReportKind},
         problem,
         time::Timestamp,
     },

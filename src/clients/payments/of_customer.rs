@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::{CheckoutState, PAGE, PaymentsClient, PaymentsError, RequestFields, page_address, unreadable};
-use crate::domain::{
+use crate::domain::money::{
     invoice,
     payment::{ProviderSubscription, id_at},
     plan::SoldPlan,

@@ -9,7 +9,7 @@ use crate::{
     },
     domain::{
         ids::PlatformId,
-        tier::{BetaEntry, Tier},
+        money::tier::{BetaEntry, Tier},
         time::Timestamp,
     },
 };

@@ -6,7 +6,7 @@ use crate::{
         engine::{error::DbError, pool::Db, prelude::*},
         schema::customers_to_end,
     },
-    domain::{payment::retry_at, time::Timestamp},
+    domain::{money::payment::retry_at, time::Timestamp},
 };
 
 /// A customer whose turn was taken: no other process takes it before `next`.

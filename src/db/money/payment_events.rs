@@ -10,7 +10,7 @@ use crate::{
     },
     domain::{
         ids::UserId,
-        payment::{ChargeReport, ParkReason, SubscriptionRef, retry_at},
+        money::payment::{ChargeReport, ParkReason, SubscriptionRef, retry_at},
         time::Timestamp,
         timeline::Cursor,
     },

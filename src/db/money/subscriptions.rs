@@ -11,9 +11,11 @@ use crate::{
         schema::subscriptions,
     },
     domain::{
-        billing_interval::BillingInterval,
         ids::UserId,
-        tier::{RENEWAL_LEEWAY, SubscriptionStatus, Tier, TierSubscription},
+        money::{
+            billing_interval::BillingInterval,
+            tier::{RENEWAL_LEEWAY, SubscriptionStatus, Tier, TierSubscription},
+        },
         time::Timestamp,
     },
 };

@@ -11,7 +11,7 @@ use crate::{
     },
     domain::{
         ids::{PlatformId, UserId},
-        tier::{EffectiveTier, effective},
+        money::tier::{EffectiveTier, effective},
         time::Timestamp,
     },
 };
@@ -80,7 +80,7 @@ mod tests {
             guests::{Invitee, invite},
             testing::{self, later, now},
         },
-        domain::tier::{BetaEntry, Tier},
+        domain::money::tier::{BetaEntry, Tier},
     };
 
     #[test]

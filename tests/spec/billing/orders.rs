@@ -6,7 +6,7 @@ use companion::{
     config::Database,
     crypto::random::Random,
     db::{engine::pool::Pool, money::subscriptions},
-    domain::{
+    domain::money::{
         payment::ProviderSubscription,
         plan::{PriceList, TierPrices},
         tier::SubscriptionStatus,

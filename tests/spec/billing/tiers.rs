@@ -3,7 +3,7 @@
 use companion::{
     config::Database,
     db::{engine::pool::Pool, money::beta_testers},
-    domain::tier::{BetaEntry, Tier},
+    domain::money::tier::{BetaEntry, Tier},
     simulator::payments::SubscriptionChange,
 };
 use serde_json::json;

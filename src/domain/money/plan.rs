@@ -1,6 +1,6 @@
 //! Plans for sale: a tier, charged by the month or by the year, and its prices at the payment provider.
 
-use crate::domain::{billing_interval::BillingInterval, tier::Tier};
+use crate::domain::money::{billing_interval::BillingInterval, tier::Tier};
 
 /// A tier with the interval at which it is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

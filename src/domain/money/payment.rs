@@ -7,7 +7,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::domain::{
-    payment_event_kind::PaymentEventKind, plan::TierPrices, tier::SubscriptionStatus, time::Timestamp, words::words,
+    money::{payment_event_kind::PaymentEventKind, plan::TierPrices, tier::SubscriptionStatus},
+    time::Timestamp,
+    words::words,
 };
 
 /// Longest id of the provider, characters.
@@ -278,7 +280,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::plan::PriceList;
+    use crate::domain::money::plan::PriceList;
 
     fn at(seconds: i64) -> Option<Timestamp> {
         Timestamp::from_timestamp(seconds, 0)

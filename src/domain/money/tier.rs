@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::{
-    billing_interval::BillingInterval, limits::SHOP_WATCHES_PER_SERVER, time::Timestamp, words::words,
+    limits::SHOP_WATCHES_PER_SERVER, money::billing_interval::BillingInterval, time::Timestamp, words::words,
 };
 
 /// Time that a tier remains after a payment could not be charged.

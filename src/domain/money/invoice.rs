@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::domain::payment::id_at;
+use crate::domain::money::payment::id_at;
 
 /// The prices that the newest of these invoices with a payment was for, the one that cost most first. An invoice of a
 /// change gives back what is left of one price and charges another. The newest invoice is the first.
