@@ -6,14 +6,12 @@
 pub mod access;
 pub mod audit;
 pub mod backoff;
+pub mod bot;
 pub mod camera;
 pub mod change;
 pub mod channels;
 pub mod chat;
 pub mod chat_answers;
-pub mod chat_commands;
-pub mod chat_interaction;
-pub mod chat_link;
 pub mod client_address;
 pub mod clock_skew;
 pub mod credential;

@@ -100,7 +100,7 @@
 //!
 //! # The path of a bot's command
 //! A user gives the support bot a command, and the chat platform sends it, signed
-//! ([`crypto::interaction_signature`]), to [`api::bot::interactions`]. [`domain::chat_commands`] reads it, and
+//! ([`crypto::interaction_signature`]), to [`api::bot::interactions`]. [`domain::bot::chat_commands`] reads it, and
 //! [`domain::chat_answers`] makes a sentence of what the stores, the catalogue and, for a linked account
 //! ([`api::bot::chat_links`]), the shops of the user's servers say. The platform learns which commands there are from
 //! an admin ([`clients::chat`]).

@@ -8,7 +8,7 @@ use crate::{
         check::{Check, HTTP, given, given_secret},
     },
     crypto::{digest::from_hex, interaction_signature::InteractionKey},
-    domain::chat_interaction::is_platform_number,
+    domain::bot::chat_interaction::is_platform_number,
 };
 
 /// The chat platform, as given.

@@ -8,7 +8,7 @@ use crate::{
         schema::{chat_link_codes, chat_links},
     },
     domain::{
-        chat_link::LIFETIME,
+        bot::chat_link::LIFETIME,
         ids::{ChatUserId, UserId},
         time::Timestamp,
     },

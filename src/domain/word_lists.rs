@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::domain::{
     access::Role,
     audit::AdminAction,
-    chat_commands::CommandScope,
+    bot::chat_commands::CommandScope,
     credential::{CredentialState, RefusalReason},
     incident::{AlarmPath, IncidentState},
     map::{NOTE_CATEGORIES, NoteSource},

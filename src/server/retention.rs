@@ -21,7 +21,8 @@ use crate::{
         server_matches, sessions, shop_history, shops, timeline,
     },
     domain::{
-        chat_link, game_login,
+        bot::chat_link,
+        game_login,
         limits::{
             CHAT_LINES_PER_SERVER, DEAD_LETTERS_PER_USER, IDEMPOTENCY_HOURS, INVITE_DAYS, PROVIDER_CLOCK_SKEW,
             PUSH_SEEN_DAYS, PUSH_SEEN_PER_USER, STORE_VERSIONS, UNUSED_IMAGE_HOURS, WIKI_VERSIONS,

@@ -183,7 +183,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::chat_commands::SCHEMA;
+    use crate::domain::bot::chat_commands::SCHEMA;
 
     fn paths(commands: &Value) -> Vec<String> {
         faults(commands).into_iter().map(|fault| fault.path).collect()

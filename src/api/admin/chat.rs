@@ -15,8 +15,10 @@ use crate::{
     clients::chat::ChatPlatformError,
     domain::{
         audit::{AdminAction, Written},
-        chat_commands::{self, CommandScope},
-        chat_interaction::is_platform_number,
+        bot::{
+            chat_commands::{self, CommandScope},
+            chat_interaction::is_platform_number,
+        },
     },
 };
 

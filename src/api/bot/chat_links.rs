@@ -18,7 +18,7 @@ use crate::{
     },
     crypto::digest::sha256_hex,
     db::{chat_links, engine::error::DbError},
-    domain::chat_link::ChatLinkCode,
+    domain::bot::chat_link::ChatLinkCode,
 };
 
 /// The code that the bot gave.

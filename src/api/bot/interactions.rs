@@ -25,10 +25,12 @@ use crate::{
     },
     domain::{
         access::Role,
+        bot::{
+            chat_commands::BotCommand,
+            chat_interaction::{self, Interaction},
+            chat_link::ChatLinkCode,
+        },
         chat_answers::{self, BotMessages, BotReply},
-        chat_commands::BotCommand,
-        chat_interaction::{self, Interaction},
-        chat_link::ChatLinkCode,
         ids::{ChatUserId, GameServerId, UserId},
         items::Catalogue,
         shop::Shop,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::{chat_answers::BotReply, chat_commands::BotCommand, ids::ChatUserId};
+use crate::domain::{bot::chat_commands::BotCommand, chat_answers::BotReply, ids::ChatUserId};
 
 /// Kinds of interaction.
 const PING: u64 = 1;

@@ -1,12 +1,12 @@
-//! The support bot's commands: as the chat platform registers them (`data/chat_commands.json`), and a command as a user
-//! gave it.
+//! The support bot's commands: as the chat platform registers them (`domain/data/chat_commands.json`), and a command as
+//! a user gave it.
 
 use serde_json::Value;
 
 use crate::domain::{plain_text::plain_text, team_command::settings::CommandWord, words::words};
 
 /// The list of commands, JSON in the form of the platform.
-pub const SCHEMA: &str = include_str!("data/chat_commands.json");
+pub const SCHEMA: &str = include_str!("../data/chat_commands.json");
 
 /// Characters of an option that are read.
 const LONGEST_TEXT: usize = 100;
