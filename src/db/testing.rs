@@ -24,7 +24,11 @@ use crate::{
             alarm_ledger::{AlarmState, LedgerAlarm},
             incidents::LedgerWrite,
         },
-        engine::{pool::Pool, prelude::RunQuery as _, schema_steps},
+        engine::{
+            pool::{Db, Pool},
+            prelude::RunQuery as _,
+            schema_steps,
+        },
         guests::{self, InviteKey, Invitee},
         paired_servers::{self, PairedServer, StoredPairing},
         users,
@@ -193,6 +197,16 @@ fn migrate(database: &Database) {
 pub fn spoil(pool: &Pool, sql: &str) {
     let spoilt = pool.write_blocking(|db| Ok(diesel::sql_query(sql).execute(db)?));
     assert_ne!(spoilt.expect("it is taken"), 0, "{sql}");
+}
+
+/// Waits until another transaction waits for this one, on PostgreSQL.
+pub fn until_another_waits(db: &mut Db) {
+    let Db::Pg(db) = db else { panic!("transactions of SQLite come one after the other") };
+    let waits = "pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+    let waiting = || diesel::sql_query(format!("SELECT 1 FROM pg_stat_activity WHERE {waits}"));
+    while waiting().execute(db).expect("PostgreSQL answers") == 0 {
+        thread::yield_now();
+    }
 }
 
 /// An instant with microseconds.

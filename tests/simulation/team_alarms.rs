@@ -158,11 +158,7 @@ impl Judge {
                 };
                 let rung: Vec<&SpokenIncident> = incidents.iter().filter(is_it).collect();
                 let is_ended = |incident: &SpokenIncident| {
-                    line_of(incident).is_some_and(|line| {
-                        // A process that has just started may have no link in a team.
-                        let had_no_team = alarm == ROOF_ALARM && line.reason.as_deref() == Some("no_team");
-                        matches!(line.state.as_str(), "accepted" | "superseded") || had_no_team
-                    })
+                    line_of(incident).is_some_and(|line| matches!(line.state.as_str(), "accepted" | "superseded"))
                 };
                 for incident in rung.iter().filter(|incident| !is_ended(incident)) {
                     // One from before the clock was set back may be as near.

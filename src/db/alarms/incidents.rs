@@ -30,7 +30,7 @@ use crate::{
         PURGE_BATCH, access,
         alarms::alarm_ledger::{self, AlarmState, LedgerAlarm},
         engine::{error::DbError, pool::Db, prelude::*},
-        notices::{new_notices, notice_queue},
+        notices::{merged_notices, new_notices, notice_queue},
         paired_servers,
         schema::{incident_acks, incidents, smart_devices},
     },
@@ -72,6 +72,10 @@ pub struct IncidentSummary {
 /// Stores all of it. `NotFound` if the paired server is gone, and its ledger with it.
 pub fn write(db: &mut Db, server: &ServerId, write: &LedgerWrite) -> Result<(), DbError> {
     let owner = paired_servers::get(db, server)?.owner_id;
+    if !write.merged.is_empty() {
+        // For all merges at once, and before counts are said, by messages, too.
+        merged_notices::lock_channels(db, write.merged.iter().flat_map(|(id, into)| [id.as_str(), into.as_str()]))?;
+    }
     for (id, (incident, title)) in &write.incidents {
         put(db, server, id, incident, title.as_deref())?;
     }

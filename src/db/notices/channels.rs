@@ -236,6 +236,19 @@ pub fn delete(db: &mut Db, user: &UserId, id: &ChannelId) -> Result<bool, DbErro
     Ok(diesel::delete(channel).execute(db)? == 1)
 }
 
+/// Locks these channels until the transaction ends. PostgreSQL alone has transactions beside each other.
+///
+/// The order in which transactions lock what several of them change: first the channels of all messages that one changes, at
+/// once and by their ids, here or by [`aimed`]; then messages, and the channels themselves. In another order two of them may
+/// wait for each other, until PostgreSQL undoes one. Who deletes a channel has locked it before its messages, too.
+pub fn lock<'a>(db: &mut Db, ids: impl Iterator<Item = &'a str>) -> Result<(), DbError> {
+    if let Db::Pg(db) = db {
+        let known = channels::table.filter(channels::id.eq_any(ids)).order(channels::id);
+        known.select(channels::id).for_no_key_update().load::<String>(db)?;
+    }
+    Ok(())
+}
+
 /// The channels among these that still have the target that a message went to: ids, and SHA-256 of those targets. Call it in a
 /// transaction that stores what follows.
 pub fn aimed(db: &mut Db, sent: &[(&str, &str)]) -> Result<BTreeSet<String>, DbError> {

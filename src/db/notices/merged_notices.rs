@@ -27,9 +27,17 @@ use crate::{
 /// same channel in its round. An acknowledgement ends both.
 const BESIDE_ROUNDS: i32 = UPDATED - 1;
 
+/// Locks the channels of all messages of these incidents, for a transaction that merges some of them: see [`channels::lock`].
+pub(in crate::db) fn lock_channels<'a>(db: &mut Db, incidents: impl Iterator<Item = &'a str>) -> Result<(), DbError> {
+    let messages = deliveries::table.filter(deliveries::incident_id.eq_any(incidents));
+    let ids: Vec<String> = messages.select(deliveries::channel_id).distinct().load(db)?;
+    channels::lock(db, ids.iter().map(String::as_str))
+}
+
 /// Gives the notices of an incident to the one that it is a part of. A notice of the whole of which no message was made gives
 /// way, unless its first step comes sooner; otherwise it stays, and gets the messages of the part that were taken.
 pub(in crate::db) fn merge(db: &mut Db, incident: &str, into: &str) -> Result<(), DbError> {
+    lock_channels(db, [incident, into].into_iter())?;
     let of = |incident: &str| notice_rows::table.filter(notice_rows::incident_id.eq(incident.to_owned()));
     let users: BTreeSet<String> = of(incident).select(notice_rows::user_id).load::<String>(db)?.into_iter().collect();
     let mut stay = with_messages(db, into)?;
@@ -144,6 +152,8 @@ pub fn parts_among(db: &mut Db, incidents: &BTreeSet<String>) -> Result<BTreeMap
 /// Makes rows for messages among these that were taken, and whose raid became a part of another one while they were under way:
 /// of the whole, where there is room, or if they repeat. Their outcomes follow.
 pub fn adopt(db: &mut Db, ended: &[EndedAttempt], now: Timestamp) -> Result<(), DbError> {
+    // All of them, whose outcomes are stored next.
+    channels::lock(db, ended.iter().map(|attempt| attempt.delivery.channel_id.as_str()))?;
     let is_taken = |attempt: &&EndedAttempt| {
         !attempt.delivery.is_aside() && matches!(attempt.outcome, DeliveryOutcome::Accepted { .. })
     };

@@ -437,9 +437,10 @@ pub fn end_alone(db: &mut Db, attempt: &EndedAttempt, now: Timestamp) -> Result<
         DeliveryOutcome::Failed { .. } => NoticeDeliveryState::Failed,
     };
     let reason = (state == NoticeDeliveryState::Failed).then(|| ChannelFault::Unreadable.word());
+    attempt.is_gone().then(|| channels::note_gone(db, attempt.sent_to(), now)).transpose()?;
     let waiting = deliveries::table.find(&attempt.delivery.id).filter(deliveries::due_at.is_not_null());
     diesel::update(waiting).set((deliveries::reason.eq(reason), DeliveryEnd::new(state, now))).execute(db)?;
-    if attempt.is_gone() { channels::note_gone(db, attempt.sent_to(), now) } else { Ok(()) }
+    Ok(())
 }
 
 /// Passes over messages that wait, because nothing goes to their origins for a while: the next steps are due at once. They are

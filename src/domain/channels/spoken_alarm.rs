@@ -5,8 +5,8 @@ use utoipa::ToSchema;
 
 use crate::domain::{channels::user_channel::ChannelFault, time::Timestamp, words::words};
 
-/// A line that has waited longer is not said: none waits for more than twenty seconds, and the next process says none of
-/// an older alarm.
+/// A line that has waited longer is not said: a team's queue has none for more than twenty seconds, and none of an older alarm
+/// waits for its team, or for the next process.
 const SAID_WITHIN: TimeDelta = TimeDelta::seconds(60);
 
 words! {
@@ -45,6 +45,11 @@ pub struct SpokenLine {
 }
 
 impl SpokenLine {
+    /// One that waits from then on.
+    pub fn queued(at: Timestamp) -> Self {
+        Self { state: SpokenState::Queued, fault: None, queued_at: at, ended_at: None }
+    }
+
     /// As it is now: a line that waits for too long was never said.
     pub fn at(self, now: Timestamp) -> Self {
         match self.state {
@@ -67,8 +72,8 @@ impl SpokenLine {
     }
 }
 
-/// True if a process that starts says the line of an alarm of this time: it is fresh, and the process before has not stored
-/// an end of its line. It may have said it all the same.
+/// True if a process that starts, or that knows the team from now on, says the line of an alarm of this time: it is fresh, and
+/// the process before has not stored an end of its line. It may have said it all the same.
 pub fn is_unsaid(rang_at: Timestamp, line: Option<SpokenLine>, now: Timestamp) -> bool {
     (now - rang_at).abs() < SAID_WITHIN && line.is_none_or(|line| line.ended_at.is_none())
 }

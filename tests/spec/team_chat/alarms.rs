@@ -103,3 +103,19 @@ async fn a_line_that_no_link_can_say_has_failed_with_a_reason() {
     let listed = room.alice.get_until(&path, has_failed).await;
     assert_eq!(listed["teamChat"]["reason"], "not_taken");
 }
+
+#[actix_web::test]
+async fn an_alarm_that_rings_after_a_start_before_the_team_is_known_is_said_once_it_is() {
+    let mut room = announcing().await;
+    assert_eq!(room.ask("!timer 10m heli").await, "timer 1: heli in 10m");
+    room.game.faults(|faults| faults.refuse = true);
+    let mut room = room.restart().await;
+    // What is stored for the commands was read, the settings too.
+    room.client.until(&room.server, |state| state["timers"] != json!({})).await;
+    let drilled = room.alice.post(&format!("/paired-servers/{}/drill", room.server), None).await.json();
+    assert_eq!(drilled["teamChat"]["state"], "queued", "{drilled}");
+    room.game.faults(|faults| faults.refuse = false);
+    room.retry().await;
+    let said = room.late_answer().await;
+    assert!(said.starts_with("DRILL: "), "{said}");
+}

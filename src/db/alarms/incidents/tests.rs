@@ -1,5 +1,3 @@
-use diesel::sql_query;
-
 use super::*;
 use crate::{
     db::{
@@ -327,16 +325,6 @@ fn an_acknowledgement_that_was_kept_counts_for_those_who_may_watch_and_the_first
     });
 }
 
-/// Waits until another transaction waits for this one.
-fn until_another_waits(db: &mut Db) {
-    let Db::Pg(db) = db else { panic!("transactions of SQLite come one after the other") };
-    let waits = "pg_backend_pid() = ANY(pg_blocking_pids(pid))";
-    let waiting = || sql_query(format!("SELECT 1 FROM pg_stat_activity WHERE {waits}"));
-    while waiting().execute(db).unwrap() == 0 {
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn of_two_nodes_that_store_an_alarm_at_once_the_second_finds_the_incident_of_the_first() {
     let Some(postgres) = testing::Postgres::create_migrated() else { return };
@@ -363,7 +351,7 @@ fn of_two_nodes_that_store_an_alarm_at_once_the_second_finds_the_incident_of_the
             let stored = first.write_blocking(|db| {
                 stores[0](db, &"one".into(), &one)?;
                 scope.spawn(|| second.write_blocking(|db| stores[1](db, &"one".into(), &other)).unwrap());
-                until_another_waits(db);
+                testing::until_another_waits(db);
                 Ok(())
             });
             stored.unwrap();

@@ -496,4 +496,5 @@ mod acknowledged;
 mod counted;
 mod endings;
 mod late;
+mod lock_order;
 mod merged;

@@ -89,7 +89,7 @@ impl AlarmDelivery {
     /// are those whose lines in the team's chat are to be said.
     fn restore(&self, stored: Vec<StoredIncident>, mut unsaid: Vec<Raid>) -> IncidentNews {
         let now = self.context.clock.moment();
-        // The line of one that is known here is said already.
+        // One that is known here has gone off here: its line is said already, or waits.
         unsaid.retain(|raid| self.raids.borrow().get(&raid.incident).is_none());
         let (mut raids, mut unheard) = (self.raids.borrow_mut(), self.unheard.borrow_mut());
         let (mut restored, mut silent, mut write) = (BTreeSet::new(), BTreeSet::new(), LedgerWrite::default());
@@ -189,7 +189,7 @@ impl AlarmDelivery {
     }
 
     /// The incident that this one has become a part of.
-    pub(super) fn whole_of(&self, incident: &str) -> Option<String> {
+    pub fn whole_of(&self, incident: &str) -> Option<String> {
         let whole = self.merged.borrow().get(incident).cloned()?;
         self.raids.borrow().get(&whole).is_some().then_some(whole)
     }

@@ -71,7 +71,7 @@ pub struct TeamCommands {
     loop_ends: Option<SpawnHandle>,
     /// The next look at what is due, and when.
     planned: Option<(SpawnHandle, Moment)>,
-    /// Earlier alarms that are still to be said: they wait until the team is known.
+    /// Alarms that are still to be said: they wait until the team is known.
     unsaid: Vec<Raid>,
 }
 
@@ -223,13 +223,24 @@ impl TeamCommands {
         self.planned = None;
     }
 
-    /// An earlier process, or another node, has not said these alarms. Those that have waited for too long are dropped.
+    /// An alarm goes off. True if it is left unsaid, as those of an earlier process are: there was no team yet whose queue could
+    /// have its line. Without its link a team that is known has the line: the link of a mate may say it.
+    pub fn waits_for_team(&mut self, raid: &Raid, is_ready: bool, now: Timestamp) -> bool {
+        let waits = !is_ready && self.key.is_none();
+        if waits {
+            self.leave_unsaid(vec![raid.clone()], now);
+        }
+        waits
+    }
+
+    /// These alarms are not said yet, by this process or an earlier one, or by another node. Those that have waited for too long
+    /// are dropped.
     pub fn leave_unsaid(&mut self, unsaid: Vec<Raid>, now: Timestamp) {
         self.unsaid.extend(unsaid);
         self.unsaid.retain(|raid| is_unsaid(raid.ts, None, now));
     }
 
-    /// The earlier alarms that are still to be said.
+    /// The alarms that are still to be said.
     pub fn take_unsaid(&mut self) -> Vec<Raid> {
         take(&mut self.unsaid)
     }
@@ -264,10 +275,29 @@ impl TeamCommands {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::incident::DevicePlace;
+    use crate::domain::{ids::GameServerId, incident::DevicePlace};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + TimeDelta::seconds(seconds)
+    }
+
+    fn raid(incident: &str, rang_at: i64) -> Raid {
+        Raid {
+            incident: incident.to_owned(),
+            alarm_id: "7".to_owned(),
+            alarm_name: "Roof".to_owned(),
+            place: DevicePlace::default(),
+            ts: at(rang_at),
+            count: 1,
+            update: false,
+            late: false,
+            drill: false,
+        }
+    }
+
+    /// The incidents of the alarms that are still to be said.
+    fn unsaid(commands: &mut TeamCommands) -> Vec<String> {
+        commands.take_unsaid().into_iter().map(|raid| raid.incident).collect()
     }
 
     #[test]
@@ -322,25 +352,22 @@ mod tests {
     #[test]
     fn alarms_that_are_unsaid_wait_together_and_not_for_long() {
         let mut commands = TeamCommands::default();
-        let mut leave = |incident: &str, rang_at, now| {
-            let raid = Raid {
-                incident: incident.to_owned(),
-                alarm_id: "7".to_owned(),
-                alarm_name: "Roof".to_owned(),
-                place: DevicePlace::default(),
-                ts: rang_at,
-                count: 1,
-                update: false,
-                late: false,
-                drill: false,
-            };
-            commands.leave_unsaid(vec![raid], now);
-        };
-        leave("first", at(0), at(1));
-        leave("second", at(30), at(31));
-        leave("third", at(60), at(61));
-        let unsaid = commands.take_unsaid().into_iter().map(|raid| raid.incident);
-        assert_eq!(unsaid.collect::<Vec<_>>(), ["second", "third"]);
+        for (incident, rang_at) in [("first", 0), ("second", 30), ("third", 60)] {
+            commands.leave_unsaid(vec![raid(incident, rang_at)], at(rang_at + 1));
+        }
+        assert_eq!(unsaid(&mut commands), ["second", "third"]);
+        assert!(commands.take_unsaid().is_empty());
+    }
+
+    #[test]
+    fn an_alarm_waits_for_the_first_team_and_later_in_the_queue_of_the_one_that_is_known() {
+        let mut commands = TeamCommands::default();
+        assert!(commands.waits_for_team(&raid("first", 0), false, at(1)), "no link was up yet");
+        assert!(commands.waits_for_team(&raid("second", 60), false, at(60)));
+        assert_eq!(unsaid(&mut commands), ["second"], "the first is too old");
+        assert!(!commands.waits_for_team(&raid("third", 61), true, at(61)), "it is known");
+        commands.key = Some(TeamKey { game_server: GameServerId::at("game.example.com", 28_082), leader: 7 });
+        assert!(!commands.waits_for_team(&raid("fourth", 62), false, at(62)), "a mate's link may say it");
         assert!(commands.take_unsaid().is_empty());
     }
 

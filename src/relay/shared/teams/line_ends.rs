@@ -44,7 +44,7 @@ impl AlarmLine {
     }
 
     fn asked_by(asked_by: LineAsker, clock: &Clock) -> Self {
-        let line = SpokenLine { state: SpokenState::Queued, fault: None, queued_at: clock.now(), ended_at: None };
+        let line = SpokenLine::queued(clock.now());
         let mut queued = Self { clock: clock.clone(), line, asked_by };
         queued.note();
         queued

@@ -7,7 +7,7 @@ use super::{
 use crate::db::{alarms::emergencies, notices::merged_notices};
 
 /// The alarm "incident" turned out to be a part of "whole".
-fn merge(pool: &Pool, server: &ServerId) {
+pub(super) fn merge(pool: &Pool, server: &ServerId) {
     let mut write = testing::incident_write("whole", 2);
     write.merged = [("incident".to_owned(), "whole".to_owned())].into();
     pool.write_blocking(|db| incidents::write(db, server, &write)).unwrap();

@@ -7,7 +7,7 @@ use crate::{
     domain::{
         change::{Change, Section},
         channels::{
-            spoken_alarm::{SpokenFault, SpokenState, is_unsaid},
+            spoken_alarm::{SpokenFault, SpokenLine, SpokenState, is_unsaid},
             user_channel::ChannelFault,
         },
         chat_answers::BotMessages,
@@ -20,7 +20,7 @@ use crate::{
             commands::{ChannelLine, SayForChannel},
             team_speech,
         },
-        shared::teams::line_ends::AlarmLine,
+        shared::{teams::line_ends::AlarmLine, write_behind::Record},
     },
 };
 
@@ -130,18 +130,28 @@ impl GameConnection {
         }
         let now = self.context.clock.now();
         for raid in self.commands.take_unsaid() {
-            if is_unsaid(raid.ts, None, now) {
+            // One that has become a part of another one meanwhile is no alarm of its own.
+            if is_unsaid(raid.ts, None, now) && self.alarms.whole_of(&raid.incident).is_none() {
                 self.announce_alarm(&raid, ctx);
             }
         }
     }
 
-    /// An alarm goes off: no player silences it.
-    pub(in super::super) fn announce_alarm(&self, raid: &Raid, ctx: &mut Context<Self>) {
+    /// An alarm goes off: no player silences it. After a start it waits for the settings and the team, where they are not known
+    /// yet.
+    pub(in super::super) fn announce_alarm(&mut self, raid: &Raid, ctx: &mut Context<Self>) {
+        let (is_ready, now) = (self.is_ready(), self.context.clock.now());
+        let waits = self.commands.waits_for_team(raid, is_ready, now);
         if !self.commands.settings.announcements.raid {
             return;
         }
         let context = &self.context;
+        if waits {
+            // The owner sees that it does.
+            let line = SpokenLine::queued(now);
+            context.write_behind.store(Record::Spoken(self.server.clone(), raid.incident.as_str().into(), line));
+            return;
+        }
         let alarm = AlarmLine::queued(&self.server, &raid.incident, &context.clock, &context.write_behind);
         let (name, grid) = (raid.alarm_name.clone(), raid.place.grid.clone());
         let drill = raid.drill;
