@@ -142,8 +142,8 @@ impl Random {
 }
 
 /// Links that are killed at random, never both at once: then no one would have heard the line. The game's tokens let
-/// each player say a line in 0.7 s, so there are few commands unless this variable names another number.
-const COMMANDS: (&str, usize) = ("TEAM_CHAT_COMMANDS", 40);
+/// each player say a line in 0.7 s, so there are few commands by default.
+const COMMANDS: (&str, usize) = ("TEAM_CHAT_COMMANDS", 100);
 
 #[actix_web::test]
 async fn a_command_has_one_answer_whichever_links_break() {
