@@ -110,7 +110,7 @@ async fn an_alarm_that_rings_after_a_start_before_the_team_is_known_is_said_once
     assert_eq!(room.ask("!timer 10m heli").await, "timer 1: heli in 10m");
     room.game.faults(|faults| faults.refuse = true);
     let mut room = room.restart().await;
-    // What is stored for the commands was read, the settings too.
+    // The commands have been read from the database, with their settings.
     room.client.until(&room.server, |state| state["timers"] != json!({})).await;
     let drilled = room.alice.post(&format!("/paired-servers/{}/drill", room.server), None).await.json();
     assert_eq!(drilled["teamChat"]["state"], "queued", "{drilled}");
