@@ -108,7 +108,7 @@ export function useDemo({ isSideBySide = false } = {}) {
 }
 
 /** Closes a page or a session. Chromium never answers that it has closed a session one of whose pages was loading. */
-async function end(opened) {
+export async function end(opened) {
   /** @type {any} */ let timer;
   const late = new Promise((resolve) => (timer = setTimeout(resolve, CLOSED_WITHIN)));
   await Promise.race([opened.close(), late]).finally(() => clearTimeout(timer));

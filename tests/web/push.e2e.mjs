@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
-import { browser, demo, openPage, useDemo } from "./lib.mjs";
+import { browser, demo, end, openPage, useDemo } from "./lib.mjs";
 import { notifications, pushesTo, Subscriptions, until } from "./push-lib.mjs";
 
 const permissions = ["notifications"];
@@ -314,5 +314,5 @@ test("the simulated browser of the demo decrypts an alarm by itself", async () =
   await page.getByRole("heading", { name: /^DRILL / }).waitFor();
   const link = await page.getByRole("link", { name: "Acknowledge" }).first().getAttribute("href");
   assert.equal(new URL(link ?? "").origin, demo.apiUrl);
-  await session.close();
+  await end(session);
 });

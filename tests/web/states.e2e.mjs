@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { flawsOf } from "./flaws.mjs";
-import { browser, demo, openPage, openSession, useDemo } from "./lib.mjs";
+import { browser, demo, end, openPage, openSession, useDemo } from "./lib.mjs";
 import { signIn, startService } from "./service.mjs";
 import { FAILING, PAGES, STATES, TABS, WITH_TABS } from "./states.mjs";
 
@@ -62,7 +62,7 @@ describe("at each size", { concurrency: SIZES.length }, () => {
 function look(looks) {
   let session;
   before(async () => (session = await openSession(browser, demo, looks)));
-  after(() => session?.close());
+  after(() => session && end(session));
 
   for (const [state, [prepare, then]] of Object.entries(STATES)) {
     test(`${state} at ${looks.width} pixels`, async () => {

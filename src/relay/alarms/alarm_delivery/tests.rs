@@ -173,6 +173,14 @@ impl World {
         Life { alarms: AlarmDelivery::new("one".into(), self.context.clone()), live, publisher, got }
     }
 
+    /// An earlier life, in which the alarm went off; gives its incident.
+    async fn rang_before(&self) -> String {
+        let before = self.start(1).await;
+        before.link_alarm().await;
+        before.alarms.ledger.idle().await;
+        before.seen()[0].0.clone()
+    }
+
     fn later(&self, seconds: i64) {
         self.context.clock.advance(TimeDelta::seconds(seconds));
     }
@@ -500,11 +508,7 @@ async fn what_rang_before_the_ledger_could_be_read_belongs_to_the_known_incident
 #[actix::test]
 async fn an_alarm_that_is_merged_before_it_is_sent_is_sent_as_the_known_incident() {
     let world = World::new();
-    let before = world.start(1).await;
-    before.link_alarm().await;
-    let known = before.seen()[0].0.clone();
-    before.alarms.ledger.idle().await;
-    drop(before);
+    let known = world.rang_before().await;
 
     world.later(20);
     let life = world.start_unread(2);

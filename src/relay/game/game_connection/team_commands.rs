@@ -225,7 +225,7 @@ impl TeamCommands {
 
     /// An alarm goes off. True if it is left unsaid, as those of an earlier process are: there was no team yet whose queue could
     /// have its line. Without its link a team that is known has the line: the link of a mate may say it.
-    pub fn waits_for_team(&mut self, raid: &Raid, is_ready: bool, now: Timestamp) -> bool {
+    pub fn wait_for_team(&mut self, raid: &Raid, is_ready: bool, now: Timestamp) -> bool {
         let waits = !is_ready && self.key.is_none();
         if waits {
             self.leave_unsaid(vec![raid.clone()], now);
@@ -362,12 +362,12 @@ mod tests {
     #[test]
     fn an_alarm_waits_for_the_first_team_and_later_in_the_queue_of_the_one_that_is_known() {
         let mut commands = TeamCommands::default();
-        assert!(commands.waits_for_team(&raid("first", 0), false, at(1)), "no link was up yet");
-        assert!(commands.waits_for_team(&raid("second", 60), false, at(60)));
+        assert!(commands.wait_for_team(&raid("first", 0), false, at(1)), "no link was up yet");
+        assert!(commands.wait_for_team(&raid("second", 60), false, at(60)));
         assert_eq!(unsaid(&mut commands), ["second"], "the first is too old");
-        assert!(!commands.waits_for_team(&raid("third", 61), true, at(61)), "it is known");
+        assert!(!commands.wait_for_team(&raid("third", 61), true, at(61)), "it is known");
         commands.key = Some(TeamKey { game_server: GameServerId::at("game.example.com", 28_082), leader: 7 });
-        assert!(!commands.waits_for_team(&raid("fourth", 62), false, at(62)), "a mate's link may say it");
+        assert!(!commands.wait_for_team(&raid("fourth", 62), false, at(62)), "a mate's link may say it");
         assert!(commands.take_unsaid().is_empty());
     }
 

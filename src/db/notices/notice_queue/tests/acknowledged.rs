@@ -12,6 +12,11 @@ pub(super) fn rung(pool: &Pool, server: &ServerId) -> Vec<NoticeDelivery> {
     sent(pool, later(0))
 }
 
+/// The messages that are due then and say that the user has acknowledged.
+pub(super) fn said(pool: &Pool, at: Timestamp) -> Vec<NoticeDelivery> {
+    sent(pool, at).into_iter().filter(NoticeDelivery::is_acknowledgement).collect()
+}
+
 /// The user acknowledges the alarm, or the raid that it is a part of.
 pub(super) fn acknowledge(pool: &Pool, server: &ServerId, user: &str, at: Timestamp) {
     pool.write_blocking(|db| incidents::acknowledge(db, server, "incident", &user.into(), at)).unwrap().unwrap();

@@ -1,6 +1,10 @@
 //! Transactions that change messages of the same channels at once: they wait for each other in the order of [`channels::lock`].
 
-use super::{acknowledged::rung, merged::merge, *};
+use super::{
+    acknowledged::{rung, said},
+    merged::merge,
+    *,
+};
 use crate::db::notices::merged_notices;
 
 /// Two nodes on one database; `None` without PostgreSQL: transactions of SQLite come one after the other.
@@ -14,11 +18,6 @@ fn two_nodes() -> Option<(testing::Postgres, [Pool; 2])> {
 fn outcomes_of_a_part_and_of_the_acknowledgement_of_its_whole_are_stored_by_two_nodes_at_once() {
     let Some((_postgres, [pool, other])) = two_nodes() else { return };
     let server = furnish(&pool);
-    let said = |at: Timestamp| {
-        let mut said = sent(&pool, at);
-        said.retain(|message| message.is_acknowledgement());
-        said
-    };
     pool.write_blocking(|db| incidents::write(db, &server, &testing::incident_write("whole", 1))).unwrap();
     step(&pool, later(0));
     for message in sent(&pool, later(0)) {
@@ -26,7 +25,7 @@ fn outcomes_of_a_part_and_of_the_acknowledgement_of_its_whole_are_stored_by_two_
     }
     let acknowledge = |db: &mut Db| incidents::acknowledge(db, &server, "whole", &"guest".into(), later(2));
     pool.write_blocking(acknowledge).unwrap().unwrap();
-    let before = said(later(2));
+    let before = said(&pool, later(2));
     assert_eq!(channels_of(&before), ["hook"]);
     let part = rung(&pool, &server).into_iter().find(|message| message.channel_id == "hook").unwrap();
     merge(&pool, &server);
@@ -40,7 +39,7 @@ fn outcomes_of_a_part_and_of_the_acknowledgement_of_its_whole_are_stored_by_two_
         });
         stored.unwrap();
     });
-    let again = said(later(4));
+    let again = said(&pool, later(4));
     assert_eq!(channels_of(&again), ["hook"], "the one under way has named no part");
     assert_ne!(again[0].id, before[0].id);
 }

@@ -1,7 +1,7 @@
 //! Notices of incidents that turned out to be parts of others.
 
 use super::{
-    acknowledged::{acknowledge, rung},
+    acknowledged::{acknowledge, rung, said},
     *,
 };
 use crate::db::{alarms::emergencies, notices::merged_notices};
@@ -78,11 +78,6 @@ fn what_repeats_of_a_part_ends_although_the_whole_has_rung_by_the_same_channel()
 fn an_acknowledgement_that_was_said_is_said_once_more_for_a_part_that_rang_since() {
     testing::on_each_database(|pool| {
         let server = furnish(pool);
-        let said = |at: Timestamp| {
-            let mut said = sent(pool, at);
-            said.retain(|message| message.is_acknowledgement());
-            said
-        };
         pool.write_blocking(|db| incidents::write(db, &server, &testing::incident_write("whole", 1))).unwrap();
         step(pool, later(0));
         for message in sent(pool, later(0)) {
@@ -92,7 +87,7 @@ fn an_acknowledgement_that_was_said_is_said_once_more_for_a_part_that_rang_since
             let acknowledge = |db: &mut Db| incidents::acknowledge(db, &server, "whole", &user.into(), later(2));
             pool.write_blocking(acknowledge).unwrap().unwrap();
         }
-        let before = said(later(2));
+        let before = said(pool, later(2));
         assert_eq!(channels_of(&before), ["browser", "hook"]);
         for message in &before {
             end(pool, message, &ACCEPTED, later(3));
@@ -101,14 +96,14 @@ fn an_acknowledgement_that_was_said_is_said_once_more_for_a_part_that_rang_since
         let by = |channel: &str| rung.iter().find(|message| message.channel_id == channel).cloned().unwrap();
         end(pool, &by("browser"), &ACCEPTED, later(4));
         merge(pool, &server);
-        assert_eq!(channels_of(&said(later(5))), ["browser"], "the guest's was not taken yet");
+        assert_eq!(channels_of(&said(pool, later(5))), ["browser"], "the guest's was not taken yet");
         let ended = [attempt(by("hook"), ACCEPTED)];
         let store = |db: &mut Db| {
             merged_notices::adopt(db, &ended, later(6))?;
             note_outcomes(db, &ended, later(6))
         };
         pool.write_blocking(store).unwrap();
-        let again = said(later(6));
+        let again = said(pool, later(6));
         assert_eq!(channels_of(&again), ["browser", "hook"]);
         let are_new = again.iter().all(|message| before.iter().all(|known| known.id != message.id));
         assert!(are_new, "a receiver that has the one drops what has its id: {again:?}");
@@ -119,25 +114,20 @@ fn an_acknowledgement_that_was_said_is_said_once_more_for_a_part_that_rang_since
 fn an_acknowledgement_that_is_under_way_is_said_once_more_for_a_part_that_is_found_meanwhile() {
     testing::on_each_database(|pool| {
         let server = furnish(pool);
-        let said = |at: Timestamp| {
-            let mut said = sent(pool, at);
-            said.retain(|message| message.is_acknowledgement());
-            said
-        };
         pool.write_blocking(|db| incidents::write(db, &server, &testing::incident_write("whole", 1))).unwrap();
         for message in rung(pool, &server) {
             end(pool, &message, &ACCEPTED, later(1));
         }
         let acknowledge = |db: &mut Db| incidents::acknowledge(db, &server, "whole", &"owner".into(), later(2));
         pool.write_blocking(acknowledge).unwrap().unwrap();
-        let under_way = said(later(2));
+        let under_way = said(pool, later(2));
         assert_eq!(channels_of(&under_way), ["browser"]);
         merge(pool, &server);
         end(pool, &under_way[0], &ACCEPTED, later(3));
-        let again = said(later(4));
+        let again = said(pool, later(4));
         assert_eq!(channels_of(&again), ["browser"], "the one under way has named no part");
         assert_ne!(again[0].id, under_way[0].id, "a receiver that has the one drops what has its id");
         end(pool, &again[0], &ACCEPTED, later(5));
-        assert_eq!(said(later(6)), []);
+        assert_eq!(said(pool, later(6)), []);
     });
 }

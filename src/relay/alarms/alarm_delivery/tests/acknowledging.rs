@@ -19,11 +19,7 @@ impl Life {
 
 /// A start at which an alarm has rung before the ledger was read, the incident there to which it belongs, and its own.
 async fn rung_before_the_ledger(world: &World) -> (Life, String, String) {
-    let before = world.start(1).await;
-    before.link_alarm().await;
-    let known = before.seen()[0].0.clone();
-    before.alarms.ledger.idle().await;
-    drop(before);
+    let known = world.rang_before().await;
     world.later(20);
     let life = world.start_unread(1);
     life.link_alarm().await;

@@ -15,11 +15,7 @@ async fn unsaid(world: &World) -> Vec<String> {
 #[actix::test]
 async fn a_start_says_alarms_of_the_last_minute_whose_lines_have_no_end() {
     let world = World::new();
-    let before = world.start(1).await;
-    before.link_alarm().await;
-    let rung = before.seen()[0].0.clone();
-    before.alarms.ledger.idle().await;
-    drop(before);
+    let rung = world.rang_before().await;
 
     world.later(10);
     assert_eq!(

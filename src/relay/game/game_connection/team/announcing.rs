@@ -141,7 +141,7 @@ impl GameConnection {
     /// yet.
     pub(in super::super) fn announce_alarm(&mut self, raid: &Raid, ctx: &mut Context<Self>) {
         let (is_ready, now) = (self.is_ready(), self.context.clock.now());
-        let waits = self.commands.waits_for_team(raid, is_ready, now);
+        let waits = self.commands.wait_for_team(raid, is_ready, now);
         if !self.commands.settings.announcements.raid {
             return;
         }
