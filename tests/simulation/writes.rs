@@ -57,23 +57,35 @@ pub struct BegunWrite {
     rows: Vec<(WrittenRow, u32, bool)>,
     /// Writes that the disk had taken before.
     taken_before: u64,
+    /// Erasures that had begun before.
+    erasures_before: u32,
 }
 
 #[derive(Default)]
-pub struct Writes(BTreeMap<WrittenRow, RowState>);
+pub struct Writes {
+    rows: BTreeMap<WrittenRow, RowState>,
+    /// Erasures that have begun.
+    erasures: u32,
+}
 
 impl Writes {
     fn attempt(&mut self, row: WrittenRow, is_there: bool) -> (WrittenRow, u32, bool) {
-        let state = self.0.entry(row.clone()).or_default();
+        let state = self.rows.entry(row.clone()).or_default();
         (state.attempts, state.is_there) = (state.attempts + 1, None);
         (row, state.attempts, is_there)
     }
 
     fn acknowledge(&mut self, (row, attempt, is_there): (WrittenRow, u32, bool)) {
         // A later attempt may have been stored without an answer.
-        if let Some(state) = self.0.get_mut(&row).filter(|state| state.attempts == attempt) {
+        if let Some(state) = self.rows.get_mut(&row).filter(|state| state.attempts == attempt) {
             state.is_there = Some(is_there);
         }
+    }
+
+    /// True if a server that was paired meanwhile may have gone with its owner: an erasure that waited behind the pairing
+    /// did not know its id.
+    fn may_be_erased(&self, paired: usize, erasures_before: u32) -> bool {
+        PAIRED[paired].1 == ERASED && self.erasures != erasures_before
     }
 
     /// Rows of a user that go with the user.
@@ -85,7 +97,7 @@ impl Writes {
             WrittenRow::Guest(_) => user == 1,
             WrittenRow::Server(_) => false,
         };
-        self.0.keys().filter(is_own).cloned().collect()
+        self.rows.keys().filter(is_own).cloned().collect()
     }
 }
 
@@ -198,18 +210,20 @@ impl Judge {
             _ => Vec::new(),
         };
         let rows = rows.into_iter().map(|(row, is_there)| self.writes.attempt(row, is_there)).collect();
-        BegunWrite { rows, taken_before: world().writes_taken.get() }
+        let erasures_before = self.writes.erasures;
+        self.writes.erasures += u32::from(matches!(act, UserAct::Erase));
+        BegunWrite { rows, taken_before: world().writes_taken.get(), erasures_before }
     }
 
     fn end_write(&mut self, act: &UserAct, begun: BegunWrite) {
-        let BegunWrite { mut rows, taken_before } = begun;
+        let BegunWrite { mut rows, taken_before, erasures_before } = begun;
         if let UserAct::Pair(paired) = act
             && let Some(server) = self.server(PAIRED[*paired].0)
         {
             let row = WrittenRow::Server(server.to_string());
             rows.retain(|(begun, ..)| *begun == row);
             // Unless its deletion has begun meanwhile.
-            if !self.writes.0.contains_key(&row) {
+            if !self.writes.rows.contains_key(&row) && !self.writes.may_be_erased(*paired, erasures_before) {
                 rows.push(self.writes.attempt(row, true));
             }
         }
@@ -236,7 +250,7 @@ impl Judge {
             };
             is_due && state.is_there.is_some_and(|is_there| is_there != there.contains(*row))
         };
-        let lost = self.writes.0.iter().find(is_lost).map(|(row, state)| (row.clone(), state.is_there));
+        let lost = self.writes.rows.iter().find(is_lost).map(|(row, state)| (row.clone(), state.is_there));
         if let Some((row, is_there)) = lost {
             self.broken("acknowledged-is-kept", format!("{row:?}: it is acknowledged that {is_there:?}"));
         }
