@@ -18,7 +18,8 @@ pub struct LeaseTimes {
 
 impl LeaseTimes {
     /// The times of nodes. After a renewal that was due and failed there are 5 s for others: servers of NATS that choose
-    /// another leader take most of that. A node that died is replaced within 15 s: `docs/scale.md` adds up why.
+    /// another leader take most of that. A node that died is replaced within 15 s: `docs/scale.md` adds up why. Nodes of two
+    /// versions live side by side while they are upgraded: one with a shorter lease would take what another still has.
     pub const NODES: Self =
         Self { lease: Duration::from_secs(8), renew_every: Duration::from_secs(2), margin: Duration::from_secs(1) };
 

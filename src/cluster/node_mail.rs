@@ -82,6 +82,11 @@ pub fn count_lost() {
     metrics::counter!("companion_node_messages_lost_total").increment(1);
 }
 
+/// Counts a message that has come, and that this program does not understand.
+pub fn count_unreadable() {
+    metrics::counter!("companion_node_messages_unreadable_total").increment(1);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,8 @@
 //! Pure: the node at which a part belongs, and how many parts move in a second.
 //!
 //! Rendezvous hashing: each node has a score for each part, and the highest one has it. So all nodes that see the same ones
-//! agree without a word, and a node that comes or goes moves only its own parts.
+//! agree without a word, and a node that comes or goes moves only its own parts. Nodes of two versions have to agree as well: a
+//! part of which each says that it belongs at the other one would have no node.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -55,6 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::{ids::GameServerId, sweep::Sweep};
 
     fn parts(count: u16) -> Vec<PartId> {
         (0..count).map(|number| PartId::from(format!("links:203.0.113.7:{number}"))).collect()
@@ -75,6 +77,17 @@ mod tests {
         placed(&parts, &three).into_values().for_each(|node| *counts.entry(node).or_default() += 1);
         assert!(counts.len() == 3 && counts.values().all(|count| (900..1_100).contains(count)), "{counts:?}");
         assert_eq!(place(&parts[0], &BTreeSet::new()), None);
+    }
+
+    #[test]
+    fn nodes_of_all_versions_give_parts_the_same_names_and_places() {
+        let links = |address| PartId::links(&GameServerId::at(address, 28_082));
+        let parts = [links("203.0.113.7"), links("203.0.113.8"), Sweep::KeyRotation.part()];
+        let names = ["links:203.0.113.7:28082", "links:203.0.113.8:28082", "sweep:key-rotation"];
+        assert_eq!(parts.each_ref().map(PartId::as_str), names);
+        let nodes = ["0193-a-1", "0193-b-1", "0193-c-2"].map(NodeId::from);
+        let places = parts.each_ref().map(|part| place(part, &nodes).unwrap().as_str());
+        assert_eq!(places, ["0193-a-1", "0193-b-1", "0193-c-2"]);
     }
 
     proptest! {

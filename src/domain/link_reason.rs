@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,13 @@ impl LinkReason {
             Self::OurDatabase => "our database does not answer, we try again",
         }
     }
+
+    /// For `#[serde(deserialize_with = "LinkReason::read")]`, between nodes: words of another version are no reason here, and
+    /// hide nothing else that came with them.
+    pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        Ok(Self::ALL.into_iter().find(|known| Some(known.text()) == text.as_deref()))
+    }
 }
 
 impl fmt::Display for LinkReason {
@@ -126,13 +133,5 @@ impl fmt::Display for LinkReason {
 impl Serialize for LinkReason {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.text())
-    }
-}
-
-/// Between nodes.
-impl<'de> Deserialize<'de> for LinkReason {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::ALL.into_iter().find(|known| known.text() == text).ok_or_else(|| D::Error::custom("of another version"))
     }
 }

@@ -9,7 +9,7 @@ use crate::domain::{
     time::{self, Timestamp},
 };
 
-/// See the module. Names and fields are stored: nodes of another version read them.
+/// See the module. Names and fields are stored: nodes of another version read them. A field that is added has a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "news", rename_all = "camelCase")]
 pub enum NodeNews {
@@ -87,6 +87,23 @@ mod tests {
             NodeNews::SessionEnded { session: "s".into() }.to_text(),
             r#"{"news":"sessionEnded","session":"s"}"#
         );
+        for earlier in [
+            r#"{"news":"sessionEnded","session":"s"}"#,
+            r#"{"news":"userErased","user":"alice"}"#,
+            r#"{"news":"accessChanged","server":"one"}"#,
+            r#"{"news":"serverRemoved","server":"one"}"#,
+            r#"{"news":"serverPaired","server":"one"}"#,
+            r#"{"news":"devicesChanged","server":"one"}"#,
+            r#"{"news":"alarmPathChanged","server":"one"}"#,
+            r#"{"news":"shopWatchesChanged","server":"one"}"#,
+            r#"{"news":"notesChanged","server":"one","deleted":null}"#,
+            r#"{"news":"placeDevice","server":"one","device":"7","player":"8","sent":"2026-11-29T20:00:00.123Z"}"#,
+            r#"{"news":"acknowledgementsErased","server":"one","user":"alice"}"#,
+            r#"{"news":"acknowledged","server":"one","incident":"i","user":"alice","at":"2026-11-29T20:00:00.123Z"}"#,
+            r#"{"news":"wrongGuess","what":"invite","from":"192.0.2.7"}"#,
+        ] {
+            assert_ne!(NodeNews::read(earlier), NodeNews::Unknown, "nodes of all versions write this: {earlier}");
+        }
         for other in [r#"{"news":"moonRisen","phase":"full"}"#, r#"{"news":"unknown"}"#, "", "7"] {
             assert_eq!(NodeNews::read(other), NodeNews::Unknown, "{other}");
         }

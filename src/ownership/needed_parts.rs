@@ -55,3 +55,14 @@ pub fn give_up(db: &mut Db, ended: BTreeMap<Fence, bool>, now: Timestamp) -> Res
     let needed = &deleted & &all_parts(db)?;
     held_parts::note(db, &needed, now).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_push_session_has_the_same_name_in_all_versions() {
+        let alice = "push:2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
+        assert_eq!(push_session(&"alice".into()).as_str(), alice);
+    }
+}

@@ -5,6 +5,8 @@
 //! - `cargo test --test chaos -- --seeds A..B`: one seed after the other, a minute and a half each.
 //! - `… -- --minutes M`: seeds until that time is over, from 0 on or from those of `--seeds`.
 //! - `… -- --seed N`: one seed, with each fault printed when it begins.
+//! - `… -- --upgrade-from PATH`: in place of faults, an upgrade from the build whose binary is there; with `--seed N` and the
+//!   others as well, which decide when alarms are raised.
 //!
 //! They need TEST_NATS_SERVER (2.11 or later) and TEST_POSTGRES_URL, and Linux, whose loopback has an address for each node.
 //! Without any of these arguments only the judges are tested, with histories that are made up. A failing seed prints what does
@@ -62,6 +64,7 @@ mod ways;
 
 use std::{
     ops::Range,
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -93,22 +96,27 @@ struct Options {
     /// None begins after this time.
     within: Option<Duration>,
     prints: bool,
+    /// The binary with which the nodes begin, if they are upgraded.
+    earlier: Option<PathBuf>,
 }
 
 /// `Err`: another test is asked for. `None`: no seed is.
 fn options(args: &[String]) -> Result<Option<Options>, ()> {
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
     let number = |name: &str| value(name).map(|number| number.parse::<u64>().expect("a number"));
+    // Nodes start in directories of their own.
+    let earlier = value("--upgrade-from").map(|path| PathBuf::from(path).canonicalize().expect("a binary"));
     if let Some(seed) = number("--seed") {
-        return Ok(Some(Options { seeds: seed..seed + 1, within: None, prints: true }));
+        return Ok(Some(Options { seeds: seed..seed + 1, within: None, prints: true, earlier }));
     }
     let within = number("--minutes").map(|minutes| Duration::from_secs(60 * minutes));
     let seeds = value("--seeds").map(|range| {
         let (from, to) = range.split_once("..").expect("A..B");
         from.parse().expect("a number")..to.parse().expect("a number")
     });
-    if within.is_some() || seeds.is_some() {
-        return Ok(Some(Options { seeds: seeds.unwrap_or(0..u64::MAX), within, prints: false }));
+    if within.is_some() || seeds.is_some() || earlier.is_some() {
+        let seeds = seeds.unwrap_or(if within.is_some() { 0..u64::MAX } else { 0..1 });
+        return Ok(Some(Options { seeds, within, prints: earlier.is_some(), earlier }));
     }
     // A filter that does not mean this test, or a listing.
     let is_other = |arg: &String| arg == "--list" || !arg.starts_with('-') && !NAME.contains(arg.as_str());
@@ -123,8 +131,10 @@ async fn run(options: Options) -> bool {
             break;
         }
         let Some(needs) = Needs::find() else { return true };
-        println!("seed {seed}: cargo test --test chaos -- --seed {seed}");
-        let outcome = trial::run(seed, needs, options.prints).await;
+        let earlier = options.earlier.as_deref();
+        let upgrades = earlier.map(|path| format!(" --upgrade-from {}", path.display())).unwrap_or_default();
+        println!("seed {seed}: cargo test --test chaos -- --seed {seed}{upgrades}");
+        let outcome = trial::run(seed, needs, options.prints, earlier).await;
         done += 1;
         println!("seed {seed}: {}", outcome.figures);
         if outcome.broken.is_empty() {

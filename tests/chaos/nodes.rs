@@ -15,8 +15,9 @@ use serde_json::Value;
 use url::Url;
 
 use crate::{
-    crash::{Addresses, Installation, Service},
+    crash::{Addresses, Installation, Service, binary},
     ports::free_port,
+    until,
     ways::{Way, Ways},
 };
 
@@ -25,6 +26,11 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// The line of the log that names the node of a process, and how it names it.
 const IS_A_NODE: &str = "this process is a node";
 const ITS_NAME: &str = " node=";
+/// The metric of messages of other nodes that a process did not understand.
+const UNREADABLE: &str = "companion_node_messages_unreadable_total ";
+/// Levels of the log's lines that are no news, and words of those about something that another version wrote.
+const LEVELS: [&str; 2] = ["WARN", "ERROR"];
+const NOT_UNDERSTOOD: [&str; 4] = ["cannot read", "cannot be read", "another version", "newer"];
 
 /// Neighbours of all nodes.
 pub struct Neighbours<'a> {
@@ -44,6 +50,8 @@ pub struct Node {
     pub nats: Vec<Way>,
     pub postgres: Way,
     logs: PathBuf,
+    /// The program of its next process.
+    program: RefCell<PathBuf>,
     /// Number of its processes so far.
     lives: Cell<usize>,
     /// None while it is meant to be down.
@@ -89,6 +97,7 @@ impl Node {
             nats,
             postgres,
             logs: logs.to_owned(),
+            program: RefCell::new(binary::PROGRAM.into()),
             lives: Cell::new(0),
             service: RefCell::new(None),
         }
@@ -99,11 +108,17 @@ impl Node {
         source_address(self.number)
     }
 
+    /// Its processes are of this program, from the next one on.
+    pub fn install(&self, program: &Path) {
+        *self.program.borrow_mut() = program.to_owned();
+    }
+
     /// Starts its process, and does not wait.
     pub fn start(&self) {
         self.lives.set(self.lives.get() + 1);
         let log = File::create(self.log(self.lives.get())).expect("the directory takes files");
-        *self.service.borrow_mut() = Some(self.installation.start_logging_at(self.addresses.clone(), log));
+        let service = self.installation.start_logging_at(&self.program.borrow(), self.addresses.clone(), log);
+        *self.service.borrow_mut() = Some(service);
     }
 
     /// SIGKILL: no handler, no flush.
@@ -117,6 +132,19 @@ impl Node {
         if let Some(service) = &*self.service.borrow() {
             service.signal(signal);
         }
+    }
+
+    /// SIGTERM, as an operator stops it; the exit code.
+    pub async fn stop(&self) -> Option<i32> {
+        self.signal(Signal::TERM);
+        self.end().await
+    }
+
+    /// Waits for the end of its process, which is meant to come; the exit code.
+    pub async fn end(&self) -> Option<i32> {
+        let mut service = self.service.borrow_mut().take()?;
+        until("end of a process", async || service.has_ended()).await;
+        service.ended()
     }
 
     /// True if its process has ended by itself.
@@ -136,11 +164,15 @@ impl Node {
 
     /// The panics in the logs of all its processes.
     pub fn panics(&self) -> Vec<String> {
+        self.lines(|line| line.contains("panicked"))
+    }
+
+    /// The lines in the logs of all its processes of which this is true.
+    pub fn lines(&self, is_meant: fn(&str) -> bool) -> Vec<String> {
         let logs = (1..=self.lives.get()).filter_map(|life| fs::read_to_string(self.log(life)).ok());
-        let panics = |log: String| -> Vec<String> {
-            log.lines().filter(|line| line.contains("panicked")).map(str::to_owned).collect()
-        };
-        logs.flat_map(panics).collect()
+        let meant =
+            |log: String| -> Vec<String> { log.lines().filter(|line| is_meant(line)).map(str::to_owned).collect() };
+        logs.flat_map(meant).collect()
     }
 
     /// Writes of alarms that PostgreSQL does not have yet; `None` if its journal cannot be read.
@@ -154,6 +186,20 @@ impl Node {
         let status: Value = asked.ok()?.json().await.ok()?;
         status["node"]["live"].as_u64()
     }
+
+    /// The number of messages of other nodes that its process did not understand; `None` if it does not answer.
+    pub async fn unreadable_messages(&self, http: &Client) -> Option<u64> {
+        let asked = http.get(format!("{}/metrics", self.addresses.api)).timeout(ANSWERED_WITHIN).send().await;
+        let metrics = asked.ok()?.error_for_status().ok()?.text().await.ok()?;
+        let count = metrics.lines().find_map(|line| line.strip_prefix(UNREADABLE)?.parse().ok());
+        // There is no line before the first one.
+        Some(count.unwrap_or_default())
+    }
+}
+
+/// True for a warning or an error of a log about something that another version wrote.
+pub fn is_not_understood(line: &str) -> bool {
+    LEVELS.iter().any(|level| line.contains(level)) && NOT_UNDERSTOOD.iter().any(|words| line.contains(words))
 }
 
 /// Addresses of loopback, of which a machine has many.

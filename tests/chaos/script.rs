@@ -8,6 +8,9 @@ use crate::{random::Stream, ways::Trouble};
 pub const NODES: usize = 3;
 /// Alarms are raised within this time.
 pub const LENGTH: Duration = Duration::from_secs(60);
+/// Likewise while nodes are upgraded: parts move to each of five processes 10 s after it has come, and each has to stop and to
+/// start.
+pub const UPGRADE_LENGTH: Duration = Duration::from_secs(100);
 /// Time before the first fault, and the span in which all begin, milliseconds.
 const FIRST_FAULT: u64 = 2_000;
 const FAULTS_WITHIN: u64 = 55_000;
@@ -113,7 +116,12 @@ pub struct Script {
 impl Script {
     /// The script of this seed, for pairings with these numbers of alarms.
     pub fn of(seed: u64, alarms: &[u64]) -> Self {
-        Self { faults: faults(seed), alarms: planned(seed, alarms) }
+        Self { faults: faults(seed), alarms: planned(seed, alarms, LENGTH) }
+    }
+
+    /// The script of an upgrade, without faults.
+    pub fn of_upgrade(seed: u64, alarms: &[u64]) -> Self {
+        Self { faults: Vec::new(), alarms: planned(seed, alarms, UPGRADE_LENGTH) }
     }
 }
 
@@ -156,12 +164,12 @@ fn chosen(free_at: &[u64; NODES], at: u64, random: &mut Stream) -> usize {
     free[random.below(free.len() as u64) as usize]
 }
 
-fn planned(seed: u64, alarms: &[u64]) -> Vec<PlannedAlarm> {
+fn planned(seed: u64, alarms: &[u64], within: Duration) -> Vec<PlannedAlarm> {
     let mut random = Stream::of(seed, "alarms");
     let mut planned = Vec::new();
     for (pairing, count) in alarms.iter().enumerate() {
         for number in 0..*count {
-            let at = Duration::from_millis(random.below(LENGTH.as_millis() as u64));
+            let at = Duration::from_millis(random.below(within.as_millis() as u64));
             planned.push(PlannedAlarm { at, pairing, number, push_first: random.chance(50) });
         }
     }

@@ -15,14 +15,15 @@ use tokio::{
 
 use crate::{
     games::{self, Pairing},
-    nodes::last_node,
+    nodes::{is_not_understood, last_node},
     records::{
         AlarmRow, AlarmWay, HolderChange, IncidentRow, LinksOfGame, LiveNode, RaisedAlarm, SeenRaid, SocketId,
         StoredLedger, TakeOver, WatchedState,
     },
-    script::{FaultKind, NODES, Script},
+    script::{FaultKind, NODES, Script, UPGRADE_LENGTH},
     verdict::{
-        judge_announcements, judge_holders, judge_ledger, judge_numbers, judge_states, judge_take_overs, repeated,
+        judge_announcements, judge_holders, judge_ledger, judge_numbers, judge_places, judge_states, judge_take_overs,
+        repeated,
     },
     watchers::Seen,
     ways::{Trouble, Ways},
@@ -51,6 +52,8 @@ pub async fn run() {
         Some("x-2")
     );
     assert_eq!(last_node("INFO a: it waits node=x-1\n"), None);
+    assert!(is_not_understood("now WARN a: a message of another node cannot be read: that node runs another version"));
+    assert!(!is_not_understood("now INFO a: it cannot be read") && !is_not_understood("now WARN a: no answer"));
     ways().await;
 }
 
@@ -200,6 +203,10 @@ fn holders() {
     complains(&judged("x", "y", &[2, 3]), "has links from {127.0.0.2, 127.0.0.3}");
     complains(&judged("x", "y", &[]), "has links from {}");
     assert_eq!(judged("z", "y", &[2]).len(), 2);
+    // By the hash of its name and those of the nodes.
+    let placed = |node: &str| judge_places(&[("sweep".to_owned(), (node.to_owned(), 1))].into(), &live);
+    assert_eq!(placed("x").len() + placed("y").len(), 1);
+    complains(&placed(""), "sweep is at \"\", and belongs at ");
 }
 
 fn state(seq: u64, alarms: &[&str]) -> WatchedState {
@@ -281,6 +288,8 @@ fn scripts() {
         assert_eq!((alarms.len(), numbers.len()), (8, 8));
         assert!(alarms.is_sorted_by_key(|alarm| alarm.at) && faults.is_sorted_by_key(|fault| fault.at));
     }
+    let Script { faults, alarms } = Script::of_upgrade(1, &[3, 5]);
+    assert!(faults.is_empty() && alarms.len() == 8 && alarms.iter().all(|alarm| alarm.at < UPGRADE_LENGTH));
     let began = |seed| Script::of(seed, &[]).faults.iter().map(|fault| fault.at).collect::<Vec<_>>();
     let (one, again, other) = (began(1), began(1), began(2));
     assert!(one == again && one != other);

@@ -11,6 +11,7 @@ use std::{
 
 use companion::db::schema::{alarms, held_parts, incidents, merged_incidents, smart_devices};
 use diesel::{PgConnection, prelude::*};
+use diesel_migrations::{FileBasedMigrations, MigrationHarness as _};
 
 use crate::records::{AlarmRow, HolderChange, Holders, IncidentRow, StoredLedger};
 
@@ -21,6 +22,23 @@ const ANSWERS: &str = "PostgreSQL answers the test";
 /// A connection to this database.
 pub fn connect(url: &str) -> PgConnection {
     PgConnection::establish(url).expect(ANSWERS)
+}
+
+/// The steps that the schema of this database has, the newest first.
+pub fn steps(connection: &mut PgConnection) -> Vec<String> {
+    connection.applied_migrations().expect(ANSWERS).iter().map(ToString::to_string).collect()
+}
+
+/// Takes back the newest steps of the schema, until it has none but these. Gives how many there were.
+pub fn take_back(connection: &mut PgConnection, known: &[String]) -> usize {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres");
+    let source = FileBasedMigrations::from_path(source).expect("the repository has the steps");
+    let mut taken_back = 0;
+    while steps(connection).first().is_some_and(|newest| !known.contains(newest)) {
+        connection.revert_last_migration(source.clone()).expect("the way back of a step works");
+        taken_back += 1;
+    }
+    taken_back
 }
 
 /// The ledger of alarms.

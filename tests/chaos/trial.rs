@@ -1,5 +1,7 @@
 //! One seed: three nodes and all of their neighbours, the faults and alarms of its script, and the judges in the end.
 
+mod upgrade;
+
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
@@ -97,8 +99,12 @@ pub struct Trial {
     story: RefCell<Vec<String>>,
     watchers: Vec<Watcher>,
     nodes: Vec<Node>,
-    /// Nodes that ended by themselves.
-    ended: RefCell<Vec<String>>,
+    /// Promises that were broken while the script was carried out, as when a node has ended by itself.
+    mishaps: RefCell<Vec<String>>,
+    /// Steps of the schema that the earlier build does not know.
+    steps: usize,
+    /// Messages that processes which have ended did not understand.
+    unreadable: Cell<u64>,
     http: Client,
     pairings: Vec<Pairing>,
     games: Vec<Game>,
@@ -111,19 +117,22 @@ pub struct Trial {
     _postgres: Postgres,
 }
 
-/// Runs one seed.
-pub async fn run(seed: u64, needs: Needs, prints: bool) -> Outcome {
+/// Runs one seed: with faults, or an upgrade from an earlier build.
+pub async fn run(seed: u64, needs: Needs, prints: bool, earlier: Option<&Path>) -> Outcome {
     let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("chaos").join(format!("seed-{seed}"));
     // Logs of a run before.
     let _ = fs::remove_dir_all(&logs);
     fs::create_dir_all(&logs).expect("the target directory takes files");
-    let trial = Trial::start(seed, needs, &logs, prints).await;
+    let trial = Trial::start(seed, needs, &logs, prints, earlier).await;
     let counts: Vec<u64> = trial.pairings.iter().map(Pairing::alarms).collect();
-    let script = Script::of(seed, &counts);
+    let script = if earlier.is_some() { Script::of_upgrade(seed, &counts) } else { Script::of(seed, &counts) };
     let played = async {
-        let (raised, take_overs) = trial.play(&script).await;
+        let (raised, take_overs) = trial.play(&script, earlier).await;
         let healed = Instant::now();
-        let broken = trial.settle(&raised).await;
+        let broken = trial.settle(async || trial.unsettled(&raised).await).await;
+        if earlier.is_some() {
+            trial.report_messages().await;
+        }
         (raised, take_overs, broken, healed.elapsed())
     };
     let (raised, take_overs, mut broken, settled_after) = select! {
@@ -153,7 +162,7 @@ pub async fn run(seed: u64, needs: Needs, prints: bool) -> Outcome {
 
 impl Trial {
     /// Starts everything, and waits until all alarms are known to be off, and all sockets watch.
-    async fn start(seed: u64, needs: Needs, logs: &Path, prints: bool) -> Self {
+    async fn start(seed: u64, needs: Needs, logs: &Path, prints: bool, earlier: Option<&Path>) -> Self {
         let Needs { nats_server, postgres } = needs;
         let (began, http, ways) = (Instant::now(), binary::http(), Ways::start());
         let directory = TempDir::new().expect("a directory");
@@ -177,7 +186,14 @@ impl Trial {
         };
         let nodes: Vec<Node> = (0..NODES).map(|number| Node::new(number, &ways, &neighbours, logs)).collect();
         let ports: Vec<u16> = all_games.iter().map(Game::port).collect();
+        if let Some(earlier) = earlier {
+            nodes[0].installation.migrate_with(earlier);
+            nodes.iter().for_each(|node| node.install(earlier));
+        }
+        let mut sql = stored::connect(&url);
+        let known = earlier.map(|_| stored::steps(&mut sql));
         let cookies = nodes[0].installation.fill(async |context| games::fill(context, &ports, &pairings).await);
+        let steps = known.map_or(0, |known| stored::take_back(&mut sql, &known));
         nodes.iter().for_each(Node::start);
         for node in &nodes {
             until("three nodes", async || node.live_nodes(&http).await == Some(NODES as u64)).await;
@@ -202,13 +218,15 @@ impl Trial {
             story: RefCell::default(),
             watchers,
             nodes,
-            ended: RefCell::default(),
+            mishaps: RefCell::default(),
+            steps,
+            unreadable: Cell::default(),
             http,
             pairings,
             games: all_games,
             pushes,
             holders: HolderWatch::start(url.clone(), began),
-            sql: RefCell::new(stored::connect(&url)),
+            sql: RefCell::new(sql),
             nats,
             _ways: ways,
             _directory: directory,
@@ -229,13 +247,19 @@ impl Trial {
         self.story.borrow_mut().push(line);
     }
 
-    /// Carries out the script. The alarms that were raised, and what became of the links that nodes lost.
-    async fn play(&self, script: &Script) -> (Vec<RaisedAlarm>, Vec<TakeOver>) {
+    /// Carries out the script, and the upgrade if there is one. The alarms that were raised, and what became of the links
+    /// that nodes lost.
+    async fn play(&self, script: &Script, earlier: Option<&Path>) -> (Vec<RaisedAlarm>, Vec<TakeOver>) {
         self.plays_since.set(Instant::now());
-        let faults = join_all(script.faults.iter().map(|fault| self.carry_out(fault)));
-        let (raised, take_overs) = join!(self.raise(&script.alarms), faults);
-        self.say("all faults have ended".to_owned());
-        (raised, take_overs.concat())
+        let happens = async {
+            match earlier {
+                Some(earlier) => self.upgrade(earlier).await,
+                None => join_all(script.faults.iter().map(|fault| self.carry_out(fault))).await.concat(),
+            }
+        };
+        let played = join!(self.raise(&script.alarms), happens);
+        self.say("all faults have ended, and all alarms were raised".to_owned());
+        played
     }
 
     async fn reach(&self, at: Duration) {
@@ -339,19 +363,23 @@ impl Trial {
     async fn keep_running(&self) -> Infallible {
         loop {
             for node in self.nodes.iter().filter(|node| node.has_ended()) {
-                self.ended.borrow_mut().push(format!("node {} has ended by itself", node.number));
-                self.say(format!("node {} has ended by itself", node.number));
+                self.mishap(format!("node {} has ended by itself", node.number));
                 node.start();
             }
             sleep(LOOK_EVERY).await;
         }
     }
 
+    fn mishap(&self, text: String) {
+        self.say(text.clone());
+        self.mishaps.borrow_mut().push(text);
+    }
+
     /// Waits until everything is as promised, and says what is not by then.
-    async fn settle(&self, raised: &[RaisedAlarm]) -> Vec<String> {
+    async fn settle(&self, unsettled: impl AsyncFn() -> Vec<String>) -> Vec<String> {
         let began = Instant::now();
         loop {
-            let broken = self.unsettled(raised).await;
+            let broken = unsettled().await;
             if broken.is_empty() || began.elapsed() >= SETTLED_WITHIN {
                 return broken;
             }
@@ -359,14 +387,30 @@ impl Trial {
         }
     }
 
-    /// Promises that do not hold, or not yet.
-    async fn unsettled(&self, raised: &[RaisedAlarm]) -> Vec<String> {
+    /// The nodes of now.
+    fn live(&self) -> Vec<LiveNode> {
+        let live = |node: &Node| Some(LiveNode { id: node.id()?, address: node.source_address() });
+        self.nodes.iter().filter_map(live).collect()
+    }
+
+    /// Promises about nodes and their parts that do not hold, or not yet.
+    async fn unsettled_nodes(&self) -> Vec<String> {
         let mut broken = Vec::new();
         for node in &self.nodes {
             let live = node.live_nodes(&self.http).await;
             if live != Some(NODES as u64) {
                 broken.push(format!("node {} sees {live:?} live nodes", node.number));
             }
+        }
+        let links: Vec<_> = self.games.iter().map(Game::links).collect();
+        broken.extend(judge_holders(&self.holders.holders(), &self.live(), &links));
+        broken
+    }
+
+    /// Promises that do not hold, or not yet.
+    async fn unsettled(&self, raised: &[RaisedAlarm]) -> Vec<String> {
+        let mut broken = self.unsettled_nodes().await;
+        for node in &self.nodes {
             let journaled = node.journaled();
             if journaled != Some(0) {
                 broken.push(format!("{journaled:?} writes are in the journal of node {}", node.number));
@@ -380,11 +424,6 @@ impl Trial {
         }
         let ledger = stored::ledger(&mut self.sql.borrow_mut());
         broken.extend(judge_ledger(raised, &ledger));
-        let live =
-            self.nodes.iter().filter_map(|node| Some(LiveNode { id: node.id()?, address: node.source_address() }));
-        let live: Vec<LiveNode> = live.collect();
-        let links: Vec<_> = self.games.iter().map(Game::links).collect();
-        broken.extend(judge_holders(&self.holders.holders(), &live, &links));
         broken.extend(self.unequal(raised));
         broken
     }
@@ -417,7 +456,7 @@ impl Trial {
         broken.extend(judge_take_overs(take_overs));
         broken.extend(self.watchers.iter().flat_map(|watcher| watcher.seen(|seen| seen.faults.clone())));
         broken.extend(self.nodes.iter().flat_map(Node::panics));
-        broken.extend(self.ended.borrow().iter().cloned());
+        broken.extend(self.mishaps.borrow().iter().cloned());
         if self.holders.is_blind() {
             broken.push("the holders of parts were not looked at to the end".to_owned());
         }

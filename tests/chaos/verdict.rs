@@ -6,6 +6,10 @@ use std::{
     time::Duration,
 };
 
+use companion::{
+    cluster::placement::place,
+    domain::ids::{NodeId, PartId},
+};
 use serde_json::Map;
 
 use crate::records::{
@@ -162,6 +166,19 @@ pub fn judge_holders(holders: &Holders, live: &[LiveNode], links: &[LinksOfGame]
             Some(node) if *addresses == BTreeSet::from([node.address]) => {}
             Some(node) => broken.push(format!("{part} is at {}, and has links from {addresses:?}", node.address)),
             None => broken.push(format!("{part} has no live node, and links from {addresses:?}")),
+        }
+    }
+    broken
+}
+
+/// Each part is at the node at which it belongs, of those that live: nothing is left to move.
+pub fn judge_places(holders: &Holders, live: &[LiveNode]) -> Vec<String> {
+    let nodes: Vec<NodeId> = live.iter().map(|live| live.id.as_str().into()).collect();
+    let mut broken = Vec::new();
+    for (part, (node, _)) in holders {
+        let belongs = place(&PartId::from(part.as_str()), &nodes).map(NodeId::as_str);
+        if belongs != Some(node.as_str()) {
+            broken.push(format!("{part} is at {node:?}, and belongs at {belongs:?}"));
         }
     }
     broken

@@ -84,20 +84,28 @@ impl Installation {
     /// Starts the service there, and does not wait.
     #[allow(dead_code, reason = "not every test has one that waits")]
     pub fn start_waiting_at(&self, addresses: Addresses) -> Service {
-        let process = self.command_at(&addresses).stderr(Stdio::null()).spawn().unwrap();
+        let process = self.command_at(Path::new(binary::PROGRAM), &addresses).stderr(Stdio::null()).spawn().unwrap();
         Service { process, addresses }
     }
 
-    /// Starts the service there, with its log in this file, and does not wait.
+    /// Starts the service of this program there, with its log in this file, and does not wait.
     #[allow(dead_code, reason = "not every test reads its log")]
-    pub fn start_logging_at(&self, addresses: Addresses, log: File) -> Service {
-        let process = self.command_at(&addresses).stderr(log).spawn().unwrap();
+    pub fn start_logging_at(&self, program: &Path, addresses: Addresses, log: File) -> Service {
+        let process = self.command_at(program, &addresses).stderr(log).spawn().unwrap();
         Service { process, addresses }
+    }
+
+    /// Brings the schema of its database to what this program knows.
+    #[allow(dead_code, reason = "not every test has another build")]
+    pub fn migrate_with(&self, program: &Path) {
+        let mut command = binary::companion_of(program, self.directory.path());
+        let migrated = command.arg("migrate").args(&self.flags).output().unwrap();
+        assert!(migrated.status.success(), "{}", String::from_utf8_lossy(&migrated.stderr));
     }
 
     #[allow(dead_code, reason = "not every test has one that waits")]
-    fn command_at(&self, addresses: &Addresses) -> Command {
-        let mut command = binary::companion(self.directory.path());
+    fn command_at(&self, program: &Path, addresses: &Addresses) -> Command {
+        let mut command = binary::companion_of(program, self.directory.path());
         let own = |flag: &&String| !flag.starts_with("--api-listen=") && !flag.starts_with("--relay-listen=");
         command.arg("serve").args(self.flags.iter().filter(own));
         let api = addresses.api.trim_start_matches("http://");

@@ -139,6 +139,7 @@ pub struct StopConnection;
 pub struct LinkStatus {
     pub state: ConnectionState,
     pub since: Timestamp,
+    #[serde(default, deserialize_with = "LinkReason::read")]
     pub reason: Option<LinkReason>,
     pub next_attempt_at: Option<Timestamp>,
 }

@@ -271,6 +271,9 @@ impl MessageParts {
 }
 
 #[cfg(test)]
+mod version_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{

@@ -14,9 +14,17 @@ struct CommandLine {
     settings: Settings,
 }
 
+/// The binary of this build.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_companion");
+
 /// The binary, without the environment of the tests.
 pub fn companion(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_companion"));
+    companion_of(Path::new(PROGRAM), directory)
+}
+
+/// The binary of any build, likewise.
+pub fn companion_of(program: &Path, directory: &Path) -> Command {
+    let mut command = Command::new(program);
     command.env_clear().current_dir(directory);
     command
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{GameConnection, LinkDown};
 use crate::{
+    cluster::node_mail::count_unreadable,
     domain::{ids::GameServerId, raid::handing_over::HandedRaid, server_state::ConnectionState},
     relay::{
         alarms::received_at::STORED_WITHIN,
@@ -74,6 +75,7 @@ impl Handler<TakeOver> for GameConnection {
         let server = self.server.as_str();
         let Ok(ConnectionMemory { live, raids, game_server, events }) = serde_json::from_slice(&memory) else {
             // Its program is of another version.
+            count_unreadable();
             log::warn!(server; "the node before has handed over what this one cannot read: it begins with what is stored");
             return;
         };

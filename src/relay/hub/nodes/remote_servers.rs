@@ -1,6 +1,9 @@
 //! Paired servers that sockets of this node watch at other nodes, and those of this node that sockets of others watch.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use actix::{Addr, Recipient};
 use bytes::Bytes;
@@ -11,7 +14,7 @@ use tokio::{
 
 use super::{handed_servers::HandedServers, push_session_reads::ReadPushSession};
 use crate::{
-    cluster::node_mail::{NodeMail, Outbox},
+    cluster::node_mail::{NodeMail, Outbox, count_unreadable},
     domain::ids::{ServerId, UserId},
     relay::{
         remote::{
@@ -23,6 +26,9 @@ use crate::{
         wire::publication::AllowedUsers,
     },
 };
+
+/// Time between two lines of the log about messages that cannot be read.
+const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub struct RemoteServers {
@@ -46,6 +52,8 @@ pub struct RemoteServers {
     pub push_sessions: Option<Recipient<ReadPushSession>>,
     /// The numbers of sockets that other nodes were sent last, and when.
     pub sockets_sent: Option<(Vec<(UserId, usize)>, Instant)>,
+    /// When the log said last that a message cannot be read.
+    unreadable_said_at: Option<Instant>,
 }
 
 /// The feed of a server of another node.
@@ -73,6 +81,16 @@ impl RemoteServers {
             asked: HashMap::new(),
             push_sessions: None,
             sockets_sent: None,
+            unreadable_said_at: None,
+        }
+    }
+
+    /// A message of another node has come that this program does not understand.
+    pub fn unreadable_came(&mut self, now: Instant) {
+        count_unreadable();
+        if self.unreadable_said_at.is_none_or(|at| now.saturating_duration_since(at) >= SAID_EVERY) {
+            self.unreadable_said_at = Some(now);
+            log::warn!("a message of another node cannot be read: that node runs another version");
         }
     }
 

@@ -146,7 +146,11 @@ impl Hub {
                     nodes.guesses.heard(WrongGuess { what, from });
                 }
             }
-            NodeNews::Unknown => {}
+            NodeNews::Unknown => {
+                if let Some(nodes) = &mut self.nodes {
+                    nodes.remote.unreadable_came(Instant::now());
+                }
+            }
         }
     }
 

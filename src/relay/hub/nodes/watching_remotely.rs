@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix::{fut::ready, prelude::*};
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::super::{Hub, finding::FindAnswer};
 use super::{SeveralNodes, handed_servers::HandedRight, remote_servers::KnownFeed};
@@ -58,8 +58,7 @@ impl Hub {
         let Some(SeveralNodes { remote, .. }) = &mut self.nodes else { return };
         let Some(message) = remote.parts.take(message) else { return };
         let Some((RemoteMessage { server, from, content }, frame)) = RemoteMessage::read(message) else {
-            metrics::counter!("companion_node_messages_unreadable_total").increment(1);
-            return;
+            return remote.unreadable_came(Instant::now());
         };
         if let RemoteContent::ToBrowsers { user } = &content {
             return self.send_to_browsers(user, &SharedFrame::text(&frame));
