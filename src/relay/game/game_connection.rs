@@ -19,6 +19,7 @@ mod looks;
 mod maps;
 mod mates;
 mod notes;
+mod own_turns;
 mod paired_devices;
 mod placement;
 mod places;
