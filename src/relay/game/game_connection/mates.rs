@@ -1,6 +1,7 @@
 //! A game connection among the mates of its player who use this service, too. One link reads for all of them: that of
 //! the one whose link is up for longest. The others sit at it and let their own links rest, which they make again in
-//! their turn, when something is to be done as their player, and when the seat ends.
+//! their turn, when something is to be done as their player, and when the seat ends. One whose own link waits, for a slot
+//! or for its next attempt, sits there meanwhile.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -190,8 +191,8 @@ impl GameConnection {
         self.held.task.is_some() && self.mates.seat.is_none() && self.held.acting().is_none()
     }
 
-    /// Asks for a seat although there is no own link: that waits for a slot, and the game server has accepted the player
-    /// lately.
+    /// Asks for a seat although there is no own link: that waits for a slot or for its next attempt, and the game server
+    /// has accepted the player lately.
     fn find_seat_without_link(&mut self, ctx: &mut Context<Self>) {
         let (Some(accepted), Some(game_server), None) =
             (self.held.proof(), self.held.game_server.clone(), &self.mates.asking)
@@ -238,7 +239,7 @@ impl GameConnection {
         if !(waits || may_rest()) {
             return self.mates.refused(NoSeat::Refused);
         }
-        self.end_task(ctx);
+        self.begin_rest(ctx);
         self.mates_link_down(ctx);
         match missed {
             Some(_) => self.held.sit(reading),

@@ -14,6 +14,15 @@ use crate::{
 const MAP_TURNS_APART: Duration = Duration::from_secs(600);
 
 impl GameConnection {
+    /// The own link rests from now on. One that waits for its next attempt makes that first, as its token may be refused
+    /// by now.
+    pub(super) fn begin_rest(&mut self, ctx: &mut Context<Self>) {
+        match self.held.wake.is_paused() {
+            true => self.held.purpose = LinkPurpose::Turn,
+            false => self.end_task(ctx),
+        }
+    }
+
     pub(super) fn plan_turn(&self, ctx: &mut Context<Self>) -> SpawnHandle {
         let pause = jittered(DEVICES_EVERY.unwatched, self.context.random.byte());
         ctx.run_later(pause, |connection, ctx| {
@@ -61,7 +70,7 @@ impl GameConnection {
         self.begin_other_link(purpose, ctx);
     }
 
-    /// The own link could not be made in its turn. The seat stays, unless the token is refused.
+    /// The own link could not be made in its turn, which waits for no slot. The seat stays, unless the token is refused.
     pub(super) fn turn_failed(&mut self, down: LinkDown, ctx: &mut Context<Self>) {
         if matches!(down.state, ConnectionState::Rejected | ConnectionState::NoCredentials) {
             self.leave_seat(ctx);
@@ -71,7 +80,7 @@ impl GameConnection {
             // The own link is tried again, and until it is up all is as it was last known.
             self.leave_seat(ctx);
             self.disconnected(down, ctx);
-        } else if down.state != ConnectionState::Waiting {
+        } else if down.state != ConnectionState::Waiting || self.held.purpose == LinkPurpose::Turn {
             self.rest_on(ctx);
         }
     }

@@ -1,0 +1,180 @@
+//! The link of a mate reads for a player, who loses the seat at it, or whose own link waits for its next attempt.
+
+use std::{cell::RefCell, collections::BTreeSet};
+
+use futures_channel::mpsc;
+
+use super::*;
+use crate::{
+    domain::ids::GameServerId,
+    game::{
+        acting_link::ActingLink,
+        link::Answered,
+        paced_link::PacedLink,
+        reading_link::ReadingLink,
+        wire::{AppInfo, AppMap, AppResponse, AppTeamInfo, app_team_info},
+    },
+    relay::{
+        game::{
+            pool::{link_report::LinkReport, wake::Wake},
+            seats::SeatNews,
+            team_hosts::{HostLink, TakeSeat, TeamHost},
+        },
+        state::game_update::{TeamUpdate, WorldUpdate},
+    },
+};
+
+const MATE: u64 = 1;
+const PLAYER: u64 = 2;
+
+/// Asks for the links that may read for others.
+#[derive(Message)]
+#[rtype(result = "Arc<TeamHosts>")]
+struct FindHosts;
+
+impl Handler<FindHosts> for Hub {
+    type Result = Arc<TeamHosts>;
+
+    fn handle(&mut self, _: FindHosts, _: &mut Self::Context) -> Self::Result {
+        self.hosts.clone()
+    }
+}
+
+/// The link of the mate, which answers; one sits at it until its news are dropped.
+#[derive(Clone, Default)]
+struct MateLink(Rc<RefCell<Vec<mpsc::Sender<Arc<SeatNews>>>>>);
+
+impl Actor for MateLink {
+    type Context = Context<Self>;
+}
+
+impl Handler<TakeSeat> for MateLink {
+    type Result = Option<HostLink>;
+
+    fn handle(&mut self, TakeSeat { news, .. }: TakeSeat, _: &mut Self::Context) -> Self::Result {
+        self.0.borrow_mut().push(news);
+        let answer = AppResponse { info: Some(AppInfo::default()), ..Default::default() };
+        let (reading, wake) = (ReadingLink::new(PacedLink::answering(MATE, answer)), Arc::new(Wake::default()));
+        Some(HostLink { reading, wake, slot: None, members: members(), waited: None })
+    }
+}
+
+impl MateLink {
+    /// Others find it at this game server.
+    fn publish(&self, hosts: &TeamHosts, game_server: &GameServerId) {
+        let (number, seats) = (hosts.number(), self.clone().start().recipient());
+        let host = TeamHost { number, server: "mate".into(), player: MATE, members: members(), seats };
+        hosts.publish(game_server, host);
+    }
+}
+
+fn members() -> Arc<BTreeSet<u64>> {
+    Arc::new([MATE, PLAYER].into())
+}
+
+/// Reports of the player's own link, which is up and has asked everything.
+fn up(game_server: GameServerId) -> Vec<LinkReport> {
+    let member = |steam_id| app_team_info::Member { steam_id, ..Default::default() };
+    let content = AppTeamInfo { members: vec![member(MATE), member(PLAYER)], ..Default::default() };
+    let (reading, acting) = (ReadingLink::new(PacedLink::ended(PLAYER, None)), ActingLink::ended(PLAYER, None));
+    vec![
+        LinkReport::Up { reading, acting, credentials: 0, slot: None, game_server, info: AppInfo::default() },
+        LinkReport::Update(WorldUpdate::Map(AppMap::default()).into()),
+        LinkReport::Update(TeamUpdate::Members(Answered { asked_after: 0, content }).into()),
+        LinkReport::Resynced,
+        LinkReport::DevicesAsked,
+    ]
+}
+
+#[test]
+fn who_loses_the_seat_while_the_own_link_is_in_a_long_pause_tries_it_at_once() {
+    simulated(async {
+        let relay = Relay::start(GameLinkPolicy::Always, &["one"]);
+        let (mate, game_server) = (MateLink::default(), GameServerId::from("game:1"));
+        let hosts = relay.hub.send(FindHosts).await.unwrap();
+        mate.publish(&hosts, &game_server);
+        sleep(Duration::from_secs(5)).await;
+        let connection = relay.find("one").await.expect("a server").connection;
+        for report in up(game_server.clone()) {
+            connection.send(ReportOfLink { link: 1, report }).await.unwrap();
+        }
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!((mate.0.borrow().len(), hosts.seated()), (1, 1), "the mate's link reads");
+
+        // A user asks for the own link. The game server takes no new ones.
+        relay.outside.refuses.store(true, Ordering::Relaxed);
+        connection.send(RetryLink { changed: false }).await.unwrap();
+        sleep(Duration::from_secs(200)).await;
+        assert_eq!(hosts.seated(), 1, "it reads on");
+        let before = relay.outside.dials("one");
+        hosts.withdraw(&game_server, &"mate".into());
+        mate.0.borrow_mut().clear();
+        sleep(Duration::from_secs(10)).await;
+        let dials = relay.outside.dials("one") - before;
+        assert!((3..=6).contains(&dials), "{dials}: pauses of seconds");
+    });
+}
+
+/// The player's own link was up until a moment ago, and no attempt to make it succeeds any longer. The mate's link reads.
+async fn own_link_fails(relay: &Relay, mate: &MateLink) -> (Addr<GameConnection>, Arc<TeamHosts>) {
+    let game_server = GameServerId::from("game:1");
+    let hosts = relay.hub.send(FindHosts).await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    let connection = relay.find("one").await.expect("a server").connection;
+    for report in up(game_server.clone()) {
+        connection.send(ReportOfLink { link: 1, report }).await.unwrap();
+    }
+    mate.publish(&hosts, &game_server);
+    relay.outside.refuses.store(true, Ordering::Relaxed);
+    (connection, hosts)
+}
+
+/// Completes when the mate's link reads for the player.
+async fn sits_down(hosts: &TeamHosts) {
+    let sits = async {
+        while hosts.seated() == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), sits).await.expect("a seat");
+}
+
+#[test]
+fn who_waits_for_the_next_attempt_sits_at_a_mates_link_and_that_attempt_is_made_all_the_same() {
+    simulated(async {
+        let (relay, mate) = (Relay::start(GameLinkPolicy::Always, &["one"]), MateLink::default());
+        let (_, hosts) = own_link_fails(&relay, &mate).await;
+        let state = async || relay.status("one").await.expect("a server").state;
+        sits_down(&hosts).await;
+        assert_eq!(state().await, ConnectionState::Connected);
+        let before = relay.outside.dials("one");
+        sleep(Duration::from_secs(200)).await;
+        assert_eq!((hosts.seated(), state().await), (1, ConnectionState::Connected));
+        assert_eq!(relay.outside.dials("one") - before, 1, "the next attempt is the turn");
+
+        mate.0.borrow_mut().clear();
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!((hosts.seated(), relay.outside.dials("one") - before), (0, 2), "the own link is tried at once");
+        sits_down(&hosts).await;
+    });
+}
+
+#[test]
+fn no_mates_link_reads_with_a_token_that_was_replaced_or_refused_since() {
+    for is_replaced in [true, false] {
+        simulated(async {
+            let (relay, mate) = (Relay::start(GameLinkPolicy::Always, &["one"]), MateLink::default());
+            let (connection, _) = own_link_fails(&relay, &mate).await;
+            if is_replaced {
+                relay.write(|db| paired_servers::change_credentials(db, &"one".into()));
+                connection.send(RetryLink { changed: true }).await.unwrap();
+            } else {
+                let (state, reason) = (ConnectionState::Rejected, LinkReason::UnknownToken);
+                let report = LinkReport::Down { state, reason, next_attempt_at: now() };
+                connection.send(ReportOfLink { link: 1, report }).await.unwrap();
+            }
+            sleep(Duration::from_secs(300)).await;
+            assert!(mate.0.borrow().is_empty(), "replaced: {is_replaced}");
+        });
+    }
+}
