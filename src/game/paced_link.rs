@@ -113,10 +113,10 @@ impl PacedLink {
         Self { link: Link::ended(player, peer), budget: Arc::default() }
     }
 
-    /// A link of this player to a game server that answers this to every request.
+    /// A link of this player to a game server that answers so.
     #[cfg(test)]
-    pub fn answering(player: u64, content: AppResponse) -> Self {
-        Self { link: Link::answering(player, content), budget: Arc::default() }
+    pub fn answering(player: u64, answers: fn(&AppRequest) -> AppResponse) -> Self {
+        Self { link: Link::answering(player, answers), budget: Arc::default() }
     }
 
     /// SteamID64 of the player who asks.

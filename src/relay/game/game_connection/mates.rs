@@ -47,8 +47,12 @@ impl GameConnection {
 
     /// The own link is gone or rests: it reads for no one.
     pub(super) fn mates_link_down(&mut self, ctx: &mut Context<Self>) {
-        if let Some(devices) = self.mates.link.as_ref().and_then(|_| self.readable_devices()) {
-            self.mates.devices = Arc::new(devices);
+        if self.mates.link.is_some() {
+            if let Some(devices) = self.readable_devices() {
+                self.mates.devices = Arc::new(devices);
+            }
+            // A device that keeps the own link up is no reason against a seat while there is none.
+            self.mates.forget_refusal();
         }
         self.ask_no_longer(ctx);
         self.end_leaving(ctx);

@@ -6,21 +6,24 @@ use futures_channel::mpsc;
 
 use super::*;
 use crate::{
-    domain::ids::GameServerId,
+    domain::{device::DeviceKind, ids::GameServerId},
     game::{
         acting_link::ActingLink,
         link::Answered,
         paced_link::PacedLink,
         reading_link::ReadingLink,
-        wire::{AppInfo, AppMap, AppResponse, AppTeamInfo, app_team_info},
+        wire::{
+            AppEntityInfo, AppEntityType, AppError, AppInfo, AppMap, AppRequest, AppResponse, AppTeamInfo,
+            app_team_info,
+        },
     },
     relay::{
         game::{
             pool::{link_report::LinkReport, wake::Wake},
             seats::SeatNews,
-            team_hosts::{HostLink, TakeSeat, TeamHost},
+            team_hosts::{HostLink, LinkNumber, TakeSeat, TeamHost},
         },
-        state::game_update::{TeamUpdate, WorldUpdate},
+        state::game_update::{OwnUpdate, PairedDevice, TeamUpdate, WorldUpdate},
     },
 };
 
@@ -40,7 +43,7 @@ impl Handler<FindHosts> for Hub {
     }
 }
 
-/// The link of the mate, which answers; one sits at it until its news are dropped.
+/// The link of the mate, who may read no device; one sits at it until its news are dropped.
 #[derive(Clone, Default)]
 struct MateLink(Rc<RefCell<Vec<mpsc::Sender<Arc<SeatNews>>>>>);
 
@@ -53,7 +56,6 @@ impl Handler<TakeSeat> for MateLink {
 
     fn handle(&mut self, TakeSeat { news, .. }: TakeSeat, _: &mut Self::Context) -> Self::Result {
         self.0.borrow_mut().push(news);
-        let answer = AppResponse { info: Some(AppInfo::default()), ..Default::default() };
         let (reading, wake) = (ReadingLink::new(PacedLink::answering(MATE, answer)), Arc::new(Wake::default()));
         Some(HostLink { reading, wake, slot: None, members: members(), waited: None })
     }
@@ -61,26 +63,46 @@ impl Handler<TakeSeat> for MateLink {
 
 impl MateLink {
     /// Others find it at this game server.
-    fn publish(&self, hosts: &TeamHosts, game_server: &GameServerId) {
-        let (number, seats) = (hosts.number(), self.clone().start().recipient());
+    fn publish(&self, hosts: &TeamHosts, number: LinkNumber, game_server: &GameServerId) {
+        let seats = self.clone().start().recipient();
         let host = TeamHost { number, server: "mate".into(), player: MATE, members: members(), seats };
         hosts.publish(game_server, host);
     }
+}
+
+fn answer(request: &AppRequest) -> AppResponse {
+    let error = request.get_entity_info.as_ref().map(|_| AppError { error: "not_found".to_owned() });
+    AppResponse { info: Some(AppInfo::default()), error, ..Default::default() }
 }
 
 fn members() -> Arc<BTreeSet<u64>> {
     Arc::new([MATE, PLAYER].into())
 }
 
-/// Reports of the player's own link, which is up and has asked everything.
-fn up(game_server: GameServerId) -> Vec<LinkReport> {
+/// The player's own link says who is in the team.
+fn team() -> LinkReport {
     let member = |steam_id| app_team_info::Member { steam_id, ..Default::default() };
     let content = AppTeamInfo { members: vec![member(MATE), member(PLAYER)], ..Default::default() };
+    LinkReport::Update(TeamUpdate::Members(Answered { asked_after: 0, content }).into())
+}
+
+/// The player pairs a switch, and the own link asks for it.
+fn switch() -> [LinkReport; 2] {
+    let (kind, name) = (DeviceKind::Switch, "Vault".to_owned());
+    let paired = PairedDevice { kind, name, label: None, last_value: None, reported: None, place: None };
+    let content = Some(AppEntityInfo { r#type: AppEntityType::Switch.into(), payload: Default::default() });
+    let answer = Ok(Answered { asked_after: 0, content });
+    let paired = OwnUpdate::Devices([("70".into(), paired)].into());
+    [paired, OwnUpdate::Device { device: "70".into(), answer }].map(|update| LinkReport::Update(update.into()))
+}
+
+/// Reports of the player's own link, which is up and has asked everything.
+fn up(game_server: GameServerId) -> Vec<LinkReport> {
     let (reading, acting) = (ReadingLink::new(PacedLink::ended(PLAYER, None)), ActingLink::ended(PLAYER, None));
     vec![
         LinkReport::Up { reading, acting, credentials: 0, slot: None, game_server, info: AppInfo::default() },
         LinkReport::Update(WorldUpdate::Map(AppMap::default()).into()),
-        LinkReport::Update(TeamUpdate::Members(Answered { asked_after: 0, content }).into()),
+        team(),
         LinkReport::Resynced,
         LinkReport::DevicesAsked,
     ]
@@ -92,7 +114,7 @@ fn who_loses_the_seat_while_the_own_link_is_in_a_long_pause_tries_it_at_once() {
         let relay = Relay::start(GameLinkPolicy::Always, &["one"]);
         let (mate, game_server) = (MateLink::default(), GameServerId::from("game:1"));
         let hosts = relay.hub.send(FindHosts).await.unwrap();
-        mate.publish(&hosts, &game_server);
+        mate.publish(&hosts, hosts.number(), &game_server);
         sleep(Duration::from_secs(5)).await;
         let connection = relay.find("one").await.expect("a server").connection;
         for report in up(game_server.clone()) {
@@ -115,16 +137,17 @@ fn who_loses_the_seat_while_the_own_link_is_in_a_long_pause_tries_it_at_once() {
     });
 }
 
-/// The player's own link was up until a moment ago, and no attempt to make it succeeds any longer. The mate's link reads.
+/// The player's own link is up for a moment more, and no attempt to make it will succeed. That of the mate is there.
 async fn own_link_fails(relay: &Relay, mate: &MateLink) -> (Addr<GameConnection>, Arc<TeamHosts>) {
     let game_server = GameServerId::from("game:1");
     let hosts = relay.hub.send(FindHosts).await.unwrap();
+    let number = hosts.number();
     sleep(Duration::from_secs(5)).await;
     let connection = relay.find("one").await.expect("a server").connection;
     for report in up(game_server.clone()) {
         connection.send(ReportOfLink { link: 1, report }).await.unwrap();
     }
-    mate.publish(&hosts, &game_server);
+    mate.publish(&hosts, number, &game_server);
     relay.outside.refuses.store(true, Ordering::Relaxed);
     (connection, hosts)
 }
@@ -156,6 +179,22 @@ fn who_waits_for_the_next_attempt_sits_at_a_mates_link_and_that_attempt_is_made_
         sleep(Duration::from_millis(500)).await;
         assert_eq!((hosts.seated(), relay.outside.dials("one") - before), (0, 2), "the own link is tried at once");
         sits_down(&hosts).await;
+    });
+}
+
+#[test]
+fn a_device_that_mates_may_not_read_keeps_the_own_link_up_and_leaves_its_player_in_no_gap() {
+    simulated(async {
+        let (relay, mate) = (Relay::start(GameLinkPolicy::Always, &["one"]), MateLink::default());
+        let (connection, hosts) = own_link_fails(&relay, &mate).await;
+        for report in switch().into_iter().chain([team()]) {
+            connection.send(ReportOfLink { link: 1, report }).await.unwrap();
+        }
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!((mate.0.borrow().len(), hosts.seated()), (1, 0), "the own link is up");
+        sits_down(&hosts).await;
+        sleep(Duration::from_secs(200)).await;
+        assert_eq!(hosts.seated(), 1, "the own link is tried meanwhile");
     });
 }
 
