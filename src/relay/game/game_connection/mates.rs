@@ -37,6 +37,8 @@ const SEAT_LOOKED_FOR: Duration = Duration::from_secs(1);
 impl GameConnection {
     /// The own link is up: it reads from now on.
     pub(super) fn mates_link_up(&mut self, ctx: &mut Context<Self>) {
+        // A seat that was asked for while there was no link would repeat what this one says from now on.
+        self.ask_no_longer(ctx);
         self.end_leaving(ctx);
         // Until the own link has asked its devices, it does not hear them.
         self.mates.leaving = self.stand_up(ctx);
@@ -236,11 +238,12 @@ impl GameConnection {
     fn rest(&mut self, sat_down: SatDown, asked_since: Moment, ctx: &mut Context<Self>) {
         let SatDown { request, link, missed, answers, overlap, news } = sat_down;
         let HostLink { reading, wake, slot, members, .. } = link;
-        // A device may have come meanwhile, or something is done over the link.
-        let may_rest = || self.may_rest() && self.readable_devices().as_ref() == Some(&*request.devices);
-        let waits =
-            missed.is_some() && self.is_unread() && self.held.proof().is_some() && self.covers(&request.devices);
-        if !(waits || may_rest()) {
+        let may_sit = match missed {
+            Some(_) => self.is_unread() && self.held.proof().is_some() && self.covers(&request.devices),
+            // A device may have come meanwhile, or something is done over the link.
+            None => self.may_rest() && self.readable_devices().as_ref() == Some(&*request.devices),
+        };
+        if !may_sit {
             return self.mates.refused(NoSeat::Refused);
         }
         self.begin_rest(ctx);

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, collections::BTreeSet};
 
 use futures_channel::mpsc;
+use futures_util::StreamExt as _;
 
 use super::*;
 use crate::{
@@ -154,12 +155,17 @@ async fn own_link_fails(relay: &Relay, mate: &MateLink) -> (Addr<GameConnection>
 
 /// Completes when the mate's link reads for the player.
 async fn sits_down(hosts: &TeamHosts) {
-    let sits = async {
-        while hosts.seated() == 0 {
+    until("a seat", || hosts.seated() > 0).await;
+}
+
+/// Completes when this holds.
+async fn until(wanted: &str, holds: impl Fn() -> bool) {
+    let held = async {
+        while !holds() {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(Duration::from_secs(60), sits).await.expect("a seat");
+    timeout(Duration::from_secs(60), held).await.expect(wanted);
 }
 
 #[test]
@@ -179,6 +185,27 @@ fn who_waits_for_the_next_attempt_sits_at_a_mates_link_and_that_attempt_is_made_
         sleep(Duration::from_millis(500)).await;
         assert_eq!((hosts.seated(), relay.outside.dials("one") - before), (0, 2), "the own link is tried at once");
         sits_down(&hosts).await;
+    });
+}
+
+#[test]
+fn an_own_link_that_comes_up_while_a_seat_is_asked_for_first_lets_those_go_who_sit_at_it() {
+    simulated(async {
+        let (relay, mate) = (Relay::start(GameLinkPolicy::Always, &["one"]), MateLink::default());
+        let (connection, hosts) = own_link_fails(&relay, &mate).await;
+        until("a seat is asked for", || !mate.0.borrow().is_empty()).await;
+        assert_eq!(hosts.seated(), 0, "it is listened to for a moment");
+        let mut reports = up("game:1".into());
+        let devices_asked = reports.pop().expect("the last of them");
+        for report in reports {
+            connection.send(ReportOfLink { link: 1, report }).await.unwrap();
+        }
+        let (news, mut reader) = mpsc::channel(1);
+        let (server, game_server, accepted) = ("other".into(), "game:1".into(), ActingLink::ended(MATE, None));
+        let request = TakeSeat { server, game_server, accepted, devices: Arc::default(), news };
+        assert!(connection.send(request).await.unwrap().is_some(), "another sits at it");
+        connection.send(ReportOfLink { link: 1, report: devices_asked }).await.unwrap();
+        assert!(matches!(reader.next().await.as_deref(), Some(SeatNews::Moves)));
     });
 }
 
