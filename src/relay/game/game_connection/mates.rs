@@ -352,7 +352,11 @@ impl GameConnection {
                 self.take_turn(true, ctx);
                 return self.look_again_from_seat(ctx);
             }
-            SeatNews::Moves => return self.take_turn(false, ctx),
+            SeatNews::Moves => {
+                // The mate's link waits for this one, which may be in a pause of minutes.
+                self.end_pause(ctx);
+                return self.take_turn(false, ctx);
+            }
         };
         let is_listed = match &update {
             GameUpdate::TeamByMate(

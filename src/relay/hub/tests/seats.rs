@@ -210,6 +210,24 @@ fn an_own_link_that_comes_up_while_a_seat_is_asked_for_first_lets_those_go_who_s
 }
 
 #[test]
+fn who_waits_for_the_next_attempt_makes_it_at_once_when_the_mates_link_is_about_to_rest() {
+    simulated(async {
+        let (relay, mate) = (Relay::start(GameLinkPolicy::Always, &["one"]), MateLink::default());
+        let (_, hosts) = own_link_fails(&relay, &mate).await;
+        let game_server = GameServerId::from("game:1");
+        hosts.withdraw(&game_server, &"mate".into());
+        // The pauses have grown to a minute by then.
+        sleep(Duration::from_secs(95)).await;
+        mate.publish(&hosts, hosts.number(), &game_server);
+        sits_down(&hosts).await;
+        let before = relay.outside.dials("one");
+        mate.0.borrow_mut()[0].try_send(Arc::new(SeatNews::Moves)).unwrap();
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!((hosts.seated(), relay.outside.dials("one") - before), (1, 1));
+    });
+}
+
+#[test]
 fn a_device_that_mates_may_not_read_keeps_the_own_link_up_and_leaves_its_player_in_no_gap() {
     simulated(async {
         let (relay, mate) = (Relay::start(GameLinkPolicy::Always, &["one"]), MateLink::default());
