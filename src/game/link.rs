@@ -234,6 +234,19 @@ impl Link {
         Self { requests: Arc::new(Mutex::new(mpsc::channel(1).0)), handled: watch::channel(0).1, player, peer }
     }
 
+    /// A link of this player to a game server that answers so.
+    #[cfg(test)]
+    pub fn answering(player: u64, answers: fn(&AppRequest) -> AppResponse) -> Self {
+        let (requests, mut outgoing) = mpsc::channel::<Outgoing>(REQUESTS);
+        actix::spawn(async move {
+            while let Some(Outgoing { request, answer }) = outgoing.next().await {
+                let answered = Answered { asked_after: 0, content: Box::new(answers(&request)) };
+                let _ = answer.send(Ok(OrderedAnswer { answered, after: 0 }));
+            }
+        });
+        Self { requests: Arc::new(Mutex::new(requests)), ..Self::ended(player, None) }
+    }
+
     /// SteamID64 of the player who asks.
     pub fn player(&self) -> u64 {
         self.player

@@ -113,6 +113,12 @@ impl PacedLink {
         Self { link: Link::ended(player, peer), budget: Arc::default() }
     }
 
+    /// A link of this player to a game server that answers so.
+    #[cfg(test)]
+    pub fn answering(player: u64, answers: fn(&AppRequest) -> AppResponse) -> Self {
+        Self { link: Link::answering(player, answers), budget: Arc::default() }
+    }
+
     /// SteamID64 of the player who asks.
     pub fn player(&self) -> u64 {
         self.link.player()

@@ -19,6 +19,7 @@ mod looks;
 mod maps;
 mod mates;
 mod notes;
+mod own_turns;
 mod paired_devices;
 mod placement;
 mod places;
@@ -266,7 +267,7 @@ impl GameConnection {
         }
     }
 
-    /// Ends the own link if it waits for its next attempt: such a pause has grown beside a mate's link that read.
+    /// Ends the own link if it waits for its next attempt: its pause may have grown while a mate's link read.
     fn end_pause(&mut self, ctx: &mut Context<Self>) {
         if self.held.wake.is_paused() {
             self.end_task(ctx);

@@ -4,8 +4,8 @@ mod alarm_routes;
 mod between_nodes;
 mod handing_over;
 mod lossy_nodes;
-mod lost_seats;
 mod nodes;
+mod seats;
 
 use std::{
     future::pending,

@@ -142,7 +142,8 @@ impl HeldLink {
     fn own_link_ended(&mut self) {
         self.slot = None;
         if self.acting().is_some() {
-            self.proven_at = Some(Instant::now());
+            // Once its token may be another, the end of the link proves nothing.
+            self.proven_at = self.proven_at.map(|_| Instant::now());
         }
     }
 
@@ -156,8 +157,8 @@ impl HeldLink {
         self.proven_at.is_none_or(|at| at.elapsed() > UNPROVEN_AT_MOST)
     }
 
-    /// A link of the paired player that the game server has accepted lately, while the own link waits for a slot with the
-    /// same credentials. One that is made proves itself.
+    /// A link of the paired player that the game server has accepted lately, while the own link waits for a slot or for its
+    /// next attempt with the same credentials. One that is made proves itself.
     pub fn proof(&self) -> Option<ActingLink> {
         let is_same = self.wake.waits_with() == Some(self.credentials);
         self.accepted.clone().filter(|_| is_same && self.is_proven())
@@ -243,5 +244,32 @@ mod tests {
         assert_eq!(held.read_since, Some(Instant::now()));
         held.drop_link();
         assert_eq!(held.read_since, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_that_waits_is_proven_by_the_same_credentials_for_ten_minutes() {
+        let slots = Arc::new(LinkSlots::new(5, Vec::new(), Clock::system()));
+        let mut held = HeldLink::new(LastHeard::default(), false, slots);
+        let wake = held.wake.clone();
+        let up = |held: &mut HeldLink| {
+            let reading = ReadingLink::new(PacedLink::ended(1, None));
+            held.link_up(reading, ActingLink::ended(1, None), 7, None);
+        };
+        up(&mut held);
+        held.drop_link();
+        assert!(held.proof().is_none(), "it is made");
+        for (credentials, is_proven) in [(Some(7), true), (Some(8), false), (None, false)] {
+            let paused = wake.pause(credentials);
+            assert_eq!(held.proof().is_some(), is_proven, "{credentials:?}");
+            drop(paused);
+        }
+        let _paused = wake.pause(Some(7));
+        advance(PROVEN_FOR).await;
+        assert!(held.proof().is_none());
+        up(&mut held);
+        assert!(held.proof().is_some());
+        held.forget_proof();
+        held.drop_link();
+        assert!(held.proof().is_none(), "its end proves nothing");
     }
 }

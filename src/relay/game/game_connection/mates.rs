@@ -1,6 +1,7 @@
 //! A game connection among the mates of its player who use this service, too. One link reads for all of them: that of
 //! the one whose link is up for longest. The others sit at it and let their own links rest, which they make again in
-//! their turn, when something is to be done as their player, and when the seat ends.
+//! their turn, when something is to be done as their player, and when the seat ends. One whose own link waits, for a slot
+//! or for its next attempt, sits there meanwhile.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -8,16 +9,13 @@ use actix::prelude::*;
 use futures_channel::mpsc;
 
 use super::{
-    GameConnection, LinkDown,
+    GameConnection,
     shared_reading::{NoSeat, TakenSeat},
     sitting_down::{SatDown, sit_down},
 };
 use crate::{
     domain::{
-        backoff::jittered,
         device::{Device, DeviceKind, Reachable},
-        freshness::DEVICES_EVERY,
-        server_state::ConnectionState,
         team_command::election::server_of_link,
         time::Moment,
     },
@@ -35,12 +33,12 @@ use crate::{
 
 /// While no link reads, a mate's is looked for this often.
 const SEAT_LOOKED_FOR: Duration = Duration::from_secs(1);
-/// The own link is made so often for the map alone.
-const MAP_TURNS_APART: Duration = Duration::from_secs(600);
 
 impl GameConnection {
     /// The own link is up: it reads from now on.
     pub(super) fn mates_link_up(&mut self, ctx: &mut Context<Self>) {
+        // A seat that was asked for while there was no link would repeat what this one says from now on.
+        self.ask_no_longer(ctx);
         self.end_leaving(ctx);
         // Until the own link has asked its devices, it does not hear them.
         self.mates.leaving = self.stand_up(ctx);
@@ -51,8 +49,12 @@ impl GameConnection {
 
     /// The own link is gone or rests: it reads for no one.
     pub(super) fn mates_link_down(&mut self, ctx: &mut Context<Self>) {
-        if let Some(devices) = self.mates.link.as_ref().and_then(|_| self.readable_devices()) {
-            self.mates.devices = Arc::new(devices);
+        if self.mates.link.is_some() {
+            if let Some(devices) = self.readable_devices() {
+                self.mates.devices = Arc::new(devices);
+            }
+            // A device that keeps the own link up is no reason against a seat while there is none.
+            self.mates.forget_refusal();
         }
         self.ask_no_longer(ctx);
         self.end_leaving(ctx);
@@ -195,8 +197,8 @@ impl GameConnection {
         self.held.task.is_some() && self.mates.seat.is_none() && self.held.acting().is_none()
     }
 
-    /// Asks for a seat although there is no own link: that waits for a slot, and the game server has accepted the player
-    /// lately.
+    /// Asks for a seat although there is no own link: that waits for a slot or for its next attempt, and the game server
+    /// has accepted the player lately.
     fn find_seat_without_link(&mut self, ctx: &mut Context<Self>) {
         let (Some(accepted), Some(game_server), None) =
             (self.held.proof(), self.held.game_server.clone(), &self.mates.asking)
@@ -236,14 +238,15 @@ impl GameConnection {
     fn rest(&mut self, sat_down: SatDown, asked_since: Moment, ctx: &mut Context<Self>) {
         let SatDown { request, link, missed, answers, overlap, news } = sat_down;
         let HostLink { reading, wake, slot, members, .. } = link;
-        // A device may have come meanwhile, or something is done over the link.
-        let may_rest = || self.may_rest() && self.readable_devices().as_ref() == Some(&*request.devices);
-        let waits =
-            missed.is_some() && self.is_unread() && self.held.proof().is_some() && self.covers(&request.devices);
-        if !(waits || may_rest()) {
+        let may_sit = match missed {
+            Some(_) => self.is_unread() && self.held.proof().is_some() && self.covers(&request.devices),
+            // A device may have come meanwhile, or something is done over the link.
+            None => self.may_rest() && self.readable_devices().as_ref() == Some(&*request.devices),
+        };
+        if !may_sit {
             return self.mates.refused(NoSeat::Refused);
         }
-        self.end_task(ctx);
+        self.begin_rest(ctx);
         self.mates_link_down(ctx);
         match missed {
             Some(_) => self.held.sit(reading),
@@ -293,81 +296,6 @@ impl GameConnection {
         }
         if was_unread {
             self.look_from_seat(unasked, ctx);
-        }
-    }
-
-    fn plan_turn(&self, ctx: &mut Context<Self>) -> SpawnHandle {
-        let pause = jittered(DEVICES_EVERY.unwatched, self.context.random.byte());
-        ctx.run_later(pause, |connection, ctx| {
-            let turn = connection.plan_turn(ctx);
-            if let Some(seat) = &mut connection.mates.seat {
-                seat.turn = turn;
-            }
-            connection.take_turn(false, ctx);
-        })
-    }
-
-    /// Makes the own link, if it rests: it proves that the token is still accepted, and asks what the player alone is
-    /// answered. Where there is no room, one that is needed waits for a slot, and the seat goes on meanwhile.
-    pub(super) fn take_turn(&mut self, is_needed: bool, ctx: &mut Context<Self>) {
-        if self.mates.seat.is_none() {
-            return;
-        }
-        self.mates.is_own_needed |= is_needed;
-        if is_needed || !self.held.is_proven() {
-            self.begin_other_link(LinkPurpose::Read, ctx);
-        } else {
-            self.begin_link(LinkPurpose::Turn, ctx);
-        }
-    }
-
-    /// Makes the own link for this, also if it is under way for less: a turn waits for no slot and takes no mate's.
-    fn begin_other_link(&mut self, purpose: LinkPurpose, ctx: &mut Context<Self>) {
-        let is_for_less = match self.held.purpose {
-            LinkPurpose::Turn => true,
-            LinkPurpose::Read => matches!(purpose, LinkPurpose::Act(_)),
-            LinkPurpose::Act(_) => false,
-        };
-        if is_for_less {
-            self.end_task(ctx);
-        }
-        self.begin_link(purpose, ctx);
-    }
-
-    /// Makes the own link to do something over it, in the slot of the mate's if there is no other.
-    fn make_own_link(&mut self, ctx: &mut Context<Self>) {
-        let purpose = match &self.mates.seat {
-            Some(TakenSeat { slot: Some(slot), .. }) => LinkPurpose::Act(*slot),
-            _ => LinkPurpose::Read,
-        };
-        self.begin_other_link(purpose, ctx);
-    }
-
-    /// The own link could not be made in its turn. The seat stays, unless the token is refused.
-    pub(super) fn turn_failed(&mut self, down: LinkDown, ctx: &mut Context<Self>) {
-        if matches!(down.state, ConnectionState::Rejected | ConnectionState::NoCredentials) {
-            self.leave_seat(ctx);
-            self.disconnected(down, ctx);
-            self.begin_link(LinkPurpose::Read, ctx);
-        } else if self.held.is_unproven() {
-            // The own link is tried again, and until it is up all is as it was last known.
-            self.leave_seat(ctx);
-            self.disconnected(down, ctx);
-        } else if down.state != ConnectionState::Waiting {
-            self.rest_on(ctx);
-        }
-    }
-
-    /// There is no own link in its turn. One that reads is tried again.
-    fn rest_on(&mut self, ctx: &mut Context<Self>) {
-        let is_tried_again = self.held.purpose == LinkPurpose::Read;
-        if !is_tried_again {
-            self.end_task(ctx);
-        }
-        let reading = self.held.reading.clone();
-        self.held.rest(reading);
-        if !is_tried_again && self.mates.is_own_needed {
-            self.begin_link(LinkPurpose::Read, ctx);
         }
     }
 
@@ -424,7 +352,11 @@ impl GameConnection {
                 self.take_turn(true, ctx);
                 return self.look_again_from_seat(ctx);
             }
-            SeatNews::Moves => return self.take_turn(false, ctx),
+            SeatNews::Moves => {
+                // The mate's link waits for this one, which may be in a pause of minutes.
+                self.end_pause(ctx);
+                return self.take_turn(false, ctx);
+            }
         };
         let is_listed = match &update {
             GameUpdate::TeamByMate(
@@ -447,14 +379,6 @@ impl GameConnection {
     fn hear_leaving(&mut self, news: &SeatNews, ctx: &mut Context<Self>) {
         if let (Some(_), SeatNews::Device(_, changed)) = (&self.mates.leaving, news) {
             self.update(GameUpdate::device_changed(0, changed.clone()), ctx);
-        }
-    }
-
-    /// The map is another. The own link asks for it.
-    fn take_turn_for_map(&mut self, ctx: &mut Context<Self>) {
-        if self.mates.map_asked_at.is_none_or(|at| at.elapsed() >= MAP_TURNS_APART) {
-            self.mates.map_asked_at = Some(tokio::time::Instant::now());
-            self.take_turn(false, ctx);
         }
     }
 }

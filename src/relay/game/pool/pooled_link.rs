@@ -52,6 +52,8 @@ pub struct PooledLink {
     /// A game server has answered there.
     answered: Cell<bool>,
     purpose: Cell<LinkPurpose>,
+    /// Version of the credentials that the attempt has read.
+    credentials: Cell<Option<i32>>,
 }
 
 /// The way to a game server, and a slot there.
@@ -75,9 +77,9 @@ async fn given_up(end: &mut Option<SlotEnd>) {
 impl PooledLink {
     /// Runs until the game connection is gone. No async function, which would have room for its arguments twice.
     pub fn keep(owner: LinkOwner) -> impl Future<Output = ()> {
-        let (world_reported, target, answered) = Default::default();
+        let (world_reported, target, answered, credentials) = Default::default();
         let purpose = Cell::new(owner.purpose);
-        let link = Self { owner, world_reported, target, answered, purpose };
+        let link = Self { owner, world_reported, target, answered, purpose, credentials };
         async move { link.run().await }
     }
 
@@ -102,6 +104,8 @@ impl PooledLink {
             };
             let LinkEnd { state, reason, detail, pause } = end;
             self.purpose.set(LinkPurpose::Read);
+            // Credentials that were replaced are not those of the next attempt.
+            let credentials = self.credentials.take().filter(|_| reason != LinkReason::OtherCredentials);
             if state == ConnectionState::Waiting {
                 // Its slice is over. It waits for the next one at once.
                 log::debug!(server = server.as_str(); "the link is given up: others wait for the game server");
@@ -123,7 +127,7 @@ impl PooledLink {
             };
             let next_attempt_at = context.clock.now() + TimeDelta::from_std(pause).unwrap_or_default();
             let down = LinkReport::Down { state, reason: shown, next_attempt_at };
-            let paused = wake.pause();
+            let paused = wake.pause(credentials);
             if Box::pin(self.owner.report(down)).await.is_err() {
                 return;
             }
@@ -152,6 +156,7 @@ impl PooledLink {
             let _ = self.owner.report(LinkReport::ServerGone).await;
             return Ok(Unneeded);
         };
+        self.credentials.set(Some(credentials.version));
         let FoundSlot { peers, own, slot, mut end, number, permit } =
             Box::pin(self.find_slot(&route, credentials.version, permit)).await?;
         let budget = context.budgets.of(&route, own);

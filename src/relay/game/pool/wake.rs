@@ -25,7 +25,7 @@ pub struct Wake {
     /// Mates likewise.
     alarm_mates: AtomicUsize,
     watched: Notify,
-    /// Version of the credentials with which the link waits for a slot, if it does.
+    /// Version of the credentials with which the link waits for a slot or for its next attempt, if it does.
     waits_with: Mutex<Option<i32>>,
     /// The link waits for its next attempt.
     is_paused: AtomicBool,
@@ -80,7 +80,7 @@ impl Wake {
         SlotWait(self)
     }
 
-    /// Version of the credentials with which the link waits for a slot, if it does.
+    /// Version of the credentials with which the link waits for a slot or for its next attempt, if it does.
     pub fn waits_with(&self) -> Option<i32> {
         *self.waits_with.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,8 +89,10 @@ impl Wake {
         *self.waits_with.lock().unwrap_or_else(PoisonError::into_inner) = credentials;
     }
 
-    /// The link waits for its next attempt, as long as this is not dropped.
-    pub fn pause(&self) -> LinkPause<'_> {
+    /// The link waits for its next attempt, as long as this is not dropped. `credentials`: those of the last one, if they
+    /// are known.
+    pub fn pause(&self, credentials: Option<i32>) -> LinkPause<'_> {
+        self.set_waits_with(credentials);
         self.is_paused.store(true, Ordering::Relaxed);
         LinkPause(self)
     }
@@ -158,6 +160,7 @@ pub struct LinkPause<'a>(&'a Wake);
 
 impl Drop for LinkPause<'_> {
     fn drop(&mut self) {
+        self.0.set_waits_with(None);
         self.0.is_paused.store(false, Ordering::Relaxed);
     }
 }
