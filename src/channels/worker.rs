@@ -208,7 +208,7 @@ impl Worker {
             let (count, now) = (outcomes.len(), self.channels.clock.now());
             let (pool, orphaned) = (&self.channels.pool, &self.channels.orphaned);
             let kept = outcomes::store(pool, orphaned, &outcomes, now).await?;
-            early_outcomes::note_gone_stored(&self.channels, &kept);
+            early_outcomes::note_stored(&self.channels, &kept, now);
             self.ended.drain(..count);
             kept.iter().for_each(|attempt| self.turns.give_back(&attempt.delivery.channel_id));
             self.channels.news.notify_waiters();
