@@ -596,6 +596,42 @@ fn a_message_that_is_made_while_its_channel_ends_is_not_sent() {
     testing::on_each_database(|pool| actix::System::new().block_on(make_a_message_by_a_channel_that_is_gone(pool)));
 }
 
+/// A message is over, and the database does not take that.
+async fn send_beside_a_message_that_is_over(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    receiver.worker.abort();
+    receiver.ring("raid", 0..2);
+    let now = receiver.clock.now();
+    let acknowledge = |db: &mut Db| {
+        let made = notice_steps::make_due(db, now, BATCH as i64)?;
+        let acknowledge = "INSERT INTO incident_acks (incident_id, user_id, at) \
+            SELECT id, 'user0', first_at FROM incidents WHERE id = 'raid0'";
+        sql_query(acknowledge).execute(db)?;
+        Ok(made.queued)
+    };
+    assert_eq!(pool.write_blocking(acknowledge).unwrap(), 2);
+    let refuse = |db: &mut Db| {
+        let refuse = match db {
+            Db::Sqlite(_) => {
+                "CREATE TRIGGER cancels_nothing BEFORE UPDATE ON deliveries WHEN NEW.state = 'cancelled' \
+                BEGIN SELECT RAISE(ABORT, 'not now'); END"
+            }
+            Db::Pg(_) => "ALTER TABLE deliveries ADD CHECK (state <> 'cancelled')",
+        };
+        Ok(sql_query(refuse).execute(db)?)
+    };
+    pool.write_blocking(refuse).unwrap();
+    receiver.worker = actix::spawn(run(receiver.channels.clone()));
+    receiver.until(SECOND, 1).await;
+    let expected = notice_queue::message_id("raid1", &channel_of(pool, "user1").id(), 0);
+    assert_eq!(receiver.seen[SECOND].keys().collect::<Vec<_>>(), [&expected]);
+}
+
+#[test]
+fn a_message_that_is_over_and_cannot_be_ended_holds_up_no_other() {
+    testing::on_each_database(|pool| actix::System::new().block_on(send_beside_a_message_that_is_over(pool)));
+}
+
 /// A channel answers to a warning that it is gone, and another one to a test, and the database has that later.
 async fn end_by_answers_to_others(pool: &Pool) {
     let mut receiver = Receiver::start(pool, &[GONE], true);
