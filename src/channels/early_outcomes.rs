@@ -15,10 +15,14 @@ use crate::{
         engine::{error::DbError, pool::Db, query_failures::log_failure},
         notices::{
             channels, deliveries, merged_notices,
-            notice_queue::{self, EndedAttempt, NoticeDelivery},
+            notice_queue::{self, DeliveryOutcome, EndedAttempt, NoticeDelivery},
         },
     },
-    domain::{sweep::Sweep, time::Moment},
+    domain::{
+        channels::user_channel::ChannelFault,
+        sweep::Sweep,
+        time::{Moment, Timestamp},
+    },
     ownership::{Ownership, sweeps},
     panics::{self, Part},
 };
@@ -74,7 +78,7 @@ pub async fn store(channels: &Channels, mut stored: impl FnMut(&EndedAttempt, Mo
         }
         let now = channels.clock.moment();
         let kept = outcomes::store(&channels.pool, &channels.orphaned, &of_rows, now.stamp).await?;
-        note_gone_stored(channels, &kept);
+        note_stored(channels, &kept, now.stamp);
         kept.iter().for_each(|&attempt| stored(attempt, now));
         channels.early.note_stored(kept, now);
         channels.news.notify_waiters();
@@ -82,10 +86,15 @@ pub async fn store(channels: &Channels, mut stored: impl FnMut(&EndedAttempt, Mo
     Ok(())
 }
 
-/// The database has these outcomes, and which of their channels are gone.
-pub fn note_gone_stored(channels: &Channels, stored: &[&EndedAttempt]) {
-    let gone = stored.iter().filter(|attempt| attempt.is_gone());
-    gone.for_each(|attempt| channels.note_gone_stored(&attempt.channel));
+/// The database has these outcomes since then: notes which of their channels are gone, and which took a message.
+pub fn note_stored(channels: &Channels, stored: &[&EndedAttempt], now: Timestamp) {
+    for attempt in stored {
+        match attempt.outcome {
+            DeliveryOutcome::Accepted { .. } => channels.gone.note_taken_before(&attempt.channel, now),
+            DeliveryOutcome::Failed { fault: ChannelFault::Gone, .. } => channels.note_gone_stored(&attempt.channel),
+            DeliveryOutcome::Failed { .. } | DeliveryOutcome::Unsaid => {}
+        }
+    }
 }
 
 /// Forgets these messages, sent early, which were taken as far as the rows have it. What repeats beside what the rows know of is

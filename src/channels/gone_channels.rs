@@ -8,35 +8,62 @@ use std::{
 
 use chrono::TimeDelta;
 
-use crate::{db::notices::channels::StoredChannel, domain::time::Moment};
+use crate::{
+    db::notices::channels::StoredChannel,
+    domain::time::{Moment, Timestamp},
+};
 
 /// Channels that are remembered; others are tried once more for each alarm.
 const MOST: usize = 20_000;
 /// For so long an answer waits to be stored.
 const REMEMBERED: TimeDelta = TimeDelta::hours(24);
 
-/// The channels, each with the target that was gone, and when it said so.
+/// Since when a target is gone.
+#[derive(Clone, Copy, Debug)]
+struct GoneSince {
+    /// When it said so.
+    at: Moment,
+    /// The time in its row of a message that it took before. Later than `at` if that was stored afterwards, or if the clock
+    /// was set back in between.
+    taken_before: Option<Timestamp>,
+}
+
+/// The channels, each with the target that is gone.
 #[derive(Debug, Default)]
-pub struct GoneChannels(Mutex<HashMap<(String, String), Moment>>);
+pub struct GoneChannels(Mutex<HashMap<(String, String), GoneSince>>);
 
 impl GoneChannels {
     /// The target of this channel is gone.
     pub fn note(&self, channel: &StoredChannel, now: Moment) {
         let mut gone = self.lock();
         if gone.len() < MOST {
-            gone.insert(key(channel), now);
+            gone.insert(key(channel), GoneSince { at: now, taken_before: channel.accepted_at });
+        }
+    }
+
+    /// The database has since then that this target took a message, which this process sent before it was gone.
+    pub fn note_taken_before(&self, channel: &StoredChannel, stored_at: Timestamp) {
+        if let Some(since) = self.lock().get_mut(&key(channel)) {
+            since.taken_before = Some(stored_at);
         }
     }
 
     /// True if this target of the channel is gone, and the database may not have that yet. One that took a message since is
-    /// not: another node may have stored its test.
-    pub fn has(&self, channel: &StoredChannel) -> bool {
-        let gone = self.lock();
+    /// forgotten: another node may have stored its test. A time that lies ahead is from before the clock was set back.
+    pub fn has(&self, channel: &StoredChannel, now: Timestamp) -> bool {
+        let mut gone = self.lock();
         // Nearly always.
         if gone.is_empty() {
             return false;
         }
-        gone.get(&key(channel)).is_some_and(|since| channel.accepted_at.is_none_or(|taken_at| taken_at <= since.stamp))
+        let key = key(channel);
+        let Some(since) = gone.get(&key).copied() else { return false };
+        let taken_at = channel.accepted_at.filter(|taken_at| since.at.stamp < *taken_at && *taken_at <= now);
+        let is_used_again = taken_at.is_some() && taken_at != since.taken_before;
+        if is_used_again {
+            gone.remove(&key);
+        }
+        !is_used_again
     }
 
     /// The database has it, or the target is used again.
@@ -46,10 +73,10 @@ impl GoneChannels {
 
     /// Forgets those whose answers are stored no more.
     pub fn forget_old(&self, now: Moment) {
-        self.lock().retain(|_, since| now - *since < REMEMBERED);
+        self.lock().retain(|_, since| now - since.at < REMEMBERED);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), Moment>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), GoneSince>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -61,27 +88,49 @@ fn key(channel: &StoredChannel) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        db::notices::channels::tests::channel,
-        domain::{channels::user_channel::ChannelKind, time::Timestamp},
-    };
+    use crate::{db::notices::channels::tests::channel, domain::channels::user_channel::ChannelKind};
+
+    fn at(second: i64) -> Moment {
+        Moment::from(Timestamp::from_timestamp(second, 0).unwrap())
+    }
+
+    fn target(target: &str) -> StoredChannel {
+        channel("channel", "user", ChannelKind::WebPush, target)
+    }
+
+    /// The channel, whose row has that it took a message then.
+    fn taken_at(second: i64) -> StoredChannel {
+        StoredChannel { accepted_at: Some(at(second).stamp), ..target("old") }
+    }
 
     #[test]
     fn a_target_is_gone_until_that_is_stored_and_another_one_of_its_channel_is_not() {
-        let at = |second: i64| Moment::from(Timestamp::from_timestamp(second, 0).unwrap());
-        let target = |target: &str| channel("channel", "user", ChannelKind::WebPush, target);
         let gone = GoneChannels::default();
+        let has = |channel: StoredChannel| gone.has(&channel, at(9).stamp);
         gone.note(&target("old"), at(0));
-        assert_eq!([gone.has(&target("old")), gone.has(&target("new"))], [true, false]);
+        assert_eq!([has(target("old")), has(target("new"))], [true, false]);
         gone.forget(&target("new"));
         gone.forget_old(at(86_399));
-        let taken_at = |second| StoredChannel { accepted_at: Some(at(second).stamp), ..target("old") };
-        let has = [target("old"), taken_at(0), taken_at(1)].map(|channel| gone.has(&channel));
-        assert_eq!(has, [true, true, false], "its test was taken at another node");
+        let are_gone = [target("old"), taken_at(0), taken_at(1)].map(has);
+        assert_eq!(are_gone, [true, true, false], "its test was taken at another node");
+        gone.note(&target("old"), at(0));
         gone.forget(&target("old"));
-        assert!(!gone.has(&target("old")));
+        assert!(!has(target("old")));
         gone.note(&target("old"), at(0));
         gone.forget_old(at(86_400));
-        assert!(!gone.has(&target("old")));
+        assert!(!has(target("old")));
+    }
+
+    #[test]
+    fn a_target_that_is_gone_stays_so_with_a_message_that_it_took_before() {
+        let gone = GoneChannels::default();
+        let has = |second, now| gone.has(&taken_at(second), at(now).stamp);
+        gone.note(&taken_at(5), at(0));
+        assert!(has(5, 9) && has(1_800, 9), "the clock was set back in between");
+        gone.note_taken_before(&target("new"), at(7).stamp);
+        gone.note_taken_before(&taken_at(5), at(8).stamp);
+        assert_eq!([has(8, 9), has(7, 9)], [true, false], "its test was taken at another node");
+        gone.note_taken_before(&taken_at(7), at(9).stamp);
+        assert!(!has(9, 9), "this process sent it afterwards");
     }
 }

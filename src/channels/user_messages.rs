@@ -182,8 +182,10 @@ impl SentMessages {
         };
         let Self(stored) = channels.pool.write(store).await?;
         for (channel, outcome) in &stored {
-            if matches!(outcome, Err(ChannelFailure { fault: ChannelFault::Gone, .. })) {
-                channels.note_gone_stored(channel);
+            match outcome {
+                Ok(_) => channels.gone.note_taken_before(channel, now),
+                Err(ChannelFailure { fault: ChannelFault::Gone, .. }) => channels.note_gone_stored(channel),
+                Err(_) => {}
             }
         }
         Ok(())

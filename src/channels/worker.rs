@@ -208,7 +208,7 @@ impl Worker {
             let (count, now) = (outcomes.len(), self.channels.clock.now());
             let (pool, orphaned) = (&self.channels.pool, &self.channels.orphaned);
             let kept = outcomes::store(pool, orphaned, &outcomes, now).await?;
-            early_outcomes::note_gone_stored(&self.channels, &kept);
+            early_outcomes::note_stored(&self.channels, &kept, now);
             self.ended.drain(..count);
             kept.iter().for_each(|attempt| self.turns.give_back(&attempt.delivery.channel_id));
             self.channels.news.notify_waiters();
@@ -304,12 +304,6 @@ impl Worker {
         let load = LaneLoad { room, ..load };
         let read = move |db: &mut Db| notice_messages::due(db, now, lane, &load);
         let DueMessages { sendable, over, unreadable } = self.channels.pool.read(read).await?;
-        self.end_unreadable(unreadable, now).await?;
-        if !over.is_empty() {
-            let end = move |db: &mut Db| notice_messages::end_over(db, &over, now);
-            report_too_late(&self.channels.pool.write(end).await?);
-            self.channels.news.notify_waiters();
-        }
         let (due, mut begun, before) = (sendable.len(), 0, passed_over.len());
         for message in sendable {
             let SendableMessage { channel, delivery, .. } = &message;
@@ -334,6 +328,13 @@ impl Worker {
             }
             begun += 1;
             self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
+        }
+        // Afterwards: while the database takes it, or does not, a channel may end that was read as one that works.
+        self.end_unreadable(unreadable, now).await?;
+        if !over.is_empty() {
+            let end = move |db: &mut Db| notice_messages::end_over(db, &over, now);
+            report_too_late(&self.channels.pool.write(end).await?);
+            self.channels.news.notify_waiters();
         }
         Ok(begun < due && (begun > 0 || passed_over.len() > before))
     }

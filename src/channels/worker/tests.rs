@@ -36,12 +36,12 @@ use crate::{
         },
         pairing_codes::CodePurpose,
         schema::deliveries,
-        testing::{self, FreezingRelay, Postgres, now},
+        testing::{self, FreezingRelay, Postgres, later, now},
     },
     domain::{
         channels::{
             escalation::{AlarmRules, QUIET_AFTER},
-            user_channel::ChannelTarget,
+            user_channel::{ChannelState, ChannelTarget},
         },
         fence::Fence,
         ids::UserId,
@@ -490,10 +490,20 @@ fn nothing_rings_from_memory_by_a_way_that_has_ended_since() {
     testing::on_each_database(|pool| actix::System::new().block_on(end_ways_of_memory(pool)));
 }
 
+/// The first channel of this user.
+fn channel_of(pool: &Pool, user: &str) -> StoredChannel {
+    let user = UserId::from(user);
+    pool.read_blocking(|db| channels::list(db, &user)).unwrap().remove(0)
+}
+
 /// Channels answer that they are gone, and the database has that later.
 async fn end_by_answers(pool: &Pool) {
     let mut receiver = Receiver::start(pool, &[GONE], true);
     let channels = receiver.channels.clone();
+    // The clock was set back since this one took a message.
+    let StoredChannel { id, target_hash, .. } = channel_of(pool, "user0");
+    pool.write_blocking(|db| channels::note_accepted(db, &[(id.as_str(), target_hash.as_str())], later(1_800)))
+        .unwrap();
     let known = RefCell::new(early::read_all(&channels).await.unwrap());
     rename(pool, "channels", "channels_away").await;
     let ring = |incident, number| channels.early_alarms.add(early_alarm(incident, number));
@@ -516,8 +526,7 @@ async fn end_by_answers(pool: &Pool) {
     rename(pool, "channels_away", "channels").await;
     let mut expected = Vec::new();
     for number in 0..2 {
-        let user = UserId::from(format!("user{number}").as_str());
-        let channel = pool.read(move |db: &mut Db| channels::list(db, &user)).await.unwrap()[0].id();
+        let channel = channel_of(pool, &format!("user{number}")).id();
         expected.push(notice_queue::message_id(&format!("raid{number}"), &channel, 0));
     }
     expected.sort_unstable();
@@ -527,6 +536,39 @@ async fn end_by_answers(pool: &Pool) {
 #[test]
 fn a_channel_that_is_gone_is_tried_again_neither_before_nor_after_that_is_stored() {
     testing::on_each_database(|pool| actix::System::new().block_on(end_by_answers(pool)));
+}
+
+/// A channel says that it is gone while a message is under way that it took before.
+async fn end_beside_a_message_that_was_taken(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[FIRST], true);
+    receiver.answers.send_replace(false);
+    receiver.ring("raid", 0..1);
+    receiver.until(FIRST, 1).await;
+    receiver.channels.gone.note(&channel_of(pool, "user0"), receiver.clock.moment());
+    receiver.clock.advance(TimeDelta::seconds(1));
+    receiver.answers.send_replace(true);
+    receiver.all_stored().await;
+    assert_eq!(channel_of(pool, "user0").accepted_at, Some(later(1)));
+
+    receiver.ring("another", 0..1);
+    let gone = async {
+        loop {
+            let settled = receiver.channels.settled();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            if channel_of(pool, "user0").state().unwrap() == ChannelState::Gone {
+                return;
+            }
+            settled.await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("the database has it");
+    assert!(receiver.received.try_recv().is_err(), "it is not tried again");
+}
+
+#[test]
+fn a_channel_that_is_gone_is_not_tried_again_once_a_message_that_it_took_before_is_stored() {
+    testing::on_each_database(|pool| actix::System::new().block_on(end_beside_a_message_that_was_taken(pool)));
 }
 
 /// A channel is gone by the time that a message by it is there.
@@ -554,6 +596,42 @@ fn a_message_that_is_made_while_its_channel_ends_is_not_sent() {
     testing::on_each_database(|pool| actix::System::new().block_on(make_a_message_by_a_channel_that_is_gone(pool)));
 }
 
+/// A message is over, and the database does not take that.
+async fn send_beside_a_message_that_is_over(pool: &Pool) {
+    let mut receiver = Receiver::start(pool, &[SECOND], true);
+    receiver.worker.abort();
+    receiver.ring("raid", 0..2);
+    let now = receiver.clock.now();
+    let acknowledge = |db: &mut Db| {
+        let made = notice_steps::make_due(db, now, BATCH as i64)?;
+        let acknowledge = "INSERT INTO incident_acks (incident_id, user_id, at) \
+            SELECT id, 'user0', first_at FROM incidents WHERE id = 'raid0'";
+        sql_query(acknowledge).execute(db)?;
+        Ok(made.queued)
+    };
+    assert_eq!(pool.write_blocking(acknowledge).unwrap(), 2);
+    let refuse = |db: &mut Db| {
+        let refuse = match db {
+            Db::Sqlite(_) => {
+                "CREATE TRIGGER cancels_nothing BEFORE UPDATE ON deliveries WHEN NEW.state = 'cancelled' \
+                BEGIN SELECT RAISE(ABORT, 'not now'); END"
+            }
+            Db::Pg(_) => "ALTER TABLE deliveries ADD CHECK (state <> 'cancelled')",
+        };
+        Ok(sql_query(refuse).execute(db)?)
+    };
+    pool.write_blocking(refuse).unwrap();
+    receiver.worker = actix::spawn(run(receiver.channels.clone()));
+    receiver.until(SECOND, 1).await;
+    let expected = notice_queue::message_id("raid1", &channel_of(pool, "user1").id(), 0);
+    assert_eq!(receiver.seen[SECOND].keys().collect::<Vec<_>>(), [&expected]);
+}
+
+#[test]
+fn a_message_that_is_over_and_cannot_be_ended_holds_up_no_other() {
+    testing::on_each_database(|pool| actix::System::new().block_on(send_beside_a_message_that_is_over(pool)));
+}
+
 /// A channel answers to a warning that it is gone, and another one to a test, and the database has that later.
 async fn end_by_answers_to_others(pool: &Pool) {
     let mut receiver = Receiver::start(pool, &[GONE], true);
@@ -567,15 +645,11 @@ async fn end_by_answers_to_others(pool: &Pool) {
     assert!(again.all_failed(), "the database does not have it yet");
     again.store(&channels, receiver.clock.now(), |_| Ok(())).await.unwrap();
     assert_eq!(warn().await.tried(), 0);
-    let of_user = |user: &str| {
-        let user = UserId::from(user);
-        pool.read_blocking(|db| channels::list(db, &user)).unwrap().remove(0)
-    };
-    let (tested, again) = (of_user("user1"), of_user("user2"));
+    let (tested, again) = (channel_of(pool, "user1"), channel_of(pool, "user2"));
     channels.note_tested(&tested, Some(ChannelFault::Gone));
     channels.note_tested(&again, Some(ChannelFault::Gone));
     channels.note_tested(&again, None);
-    let of_new_target = of_user("user3");
+    let of_new_target = channel_of(pool, "user3");
     channels.note_gone_stored(&StoredChannel { target_hash: "old".to_owned(), ..of_new_target.clone() });
 
     rename(pool, "channels", "channels_away").await;
