@@ -74,6 +74,7 @@ pub mod push_refusals;
 pub mod push_registrations;
 pub mod push_seen;
 pub mod row_checks;
+pub mod row_references;
 pub mod schema;
 pub mod server_matches;
 pub mod server_places;
@@ -88,7 +89,6 @@ pub mod team_chat_settings;
 pub mod team_timers;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod ties;
 pub mod timeline;
 pub mod tracked_players;
 pub mod usage;

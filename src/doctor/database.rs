@@ -27,7 +27,7 @@ use crate::{
         files::journal,
         held_parts,
         row_checks::ROW_CHECKS,
-        ties,
+        row_references,
     },
     domain::{ids::NodeId, time::Timestamp},
 };
@@ -307,16 +307,16 @@ fn unreadable_rows(pool: &Pool) -> Result<Vec<Observation>, DbError> {
     Ok(findings)
 }
 
-/// Looks at the ties between rows, and says how many of them take too long.
+/// Looks at the references between rows, and says how many of them take too long.
 fn left_out(pool: &Pool) -> Result<Option<Observation>, DbError> {
     let mut left_out = 0;
-    for tie in pool.read_blocking(ties::all)? {
-        match pool.read_blocking(|db| ties::check(db, &tie)) {
+    for reference in pool.read_blocking(row_references::all)? {
+        match pool.read_blocking(|db| row_references::check(db, &reference)) {
             Err(error) if error.is_out_of_time() => left_out += 1,
             checked => checked?,
         }
     }
-    Ok((left_out > 0).then(|| Observation::doubtful(SUBJECT, ties::left_out(left_out))))
+    Ok((left_out > 0).then(|| Observation::doubtful(SUBJECT, row_references::left_out(left_out))))
 }
 
 /// True if an upgrade may add tables.
