@@ -26,11 +26,13 @@ use crate::{
     domain::{
         access::Role,
         bot::{
+            bot_messages::BotMessages,
+            bot_reply::BotReply,
             chat_commands::BotCommand,
             chat_interaction::{self, Interaction},
             chat_link::ChatLinkCode,
         },
-        chat_answers::{self, BotMessages, BotReply},
+        chat_answers,
         ids::{ChatUserId, GameServerId, UserId},
         items::Catalogue,
         shop::Shop,

@@ -10,7 +10,7 @@ use super::super::GameConnection;
 use crate::{
     db::switch_backs::SwitchBack,
     domain::{
-        chat_answers::BotMessages,
+        bot::bot_messages::BotMessages,
         device::{Device, DeviceKind, Reachable},
         team_command::{
             device_order::{DeviceOrder, DeviceWish},
