@@ -38,15 +38,14 @@ use serde::{Deserialize, Serialize};
 
 pub use self::last_heard::LastHeard;
 use self::{
-    camera_watch::CameraWatch, held_link::HeldLink, live_feed::LiveFeed, paired_devices::DeviceWork,
-    shared_reading::SharedReading, team_commands::TeamCommands,
+    held_link::HeldLink, live_feed::LiveFeed, paired_devices::DeviceWork, shared_reading::SharedReading,
+    team_commands::TeamCommands,
 };
 use crate::{
     config::GameLinkPolicy,
     domain::{
         ids::{ServerId, UserId},
         link_reason::LinkReason,
-        one_at_a_time::OneAtATime,
         server_state::ConnectionState,
         time::Timestamp,
         world_event::EventKind,
@@ -195,10 +194,7 @@ pub struct GameConnection {
     alarms: Rc<AlarmDelivery>,
     shops: ShopWatcher,
     devices: DeviceWork,
-    cameras: CameraWatch,
     commands: TeamCommands,
-    /// The write of the game server's world, also while it is tried again.
-    world_write: OneAtATime,
 }
 
 impl GameConnection {
@@ -216,9 +212,7 @@ impl GameConnection {
             held: HeldLink::new(start.heard, start.asked_for, start.slots),
             mates: SharedReading::new(start.hosts),
             devices: DeviceWork::default(),
-            cameras: CameraWatch::default(),
             commands: TeamCommands::default(),
-            world_write: OneAtATime::default(),
             server,
             context,
             hub,
@@ -280,7 +274,7 @@ impl GameConnection {
         if state != ConnectionState::Waiting {
             self.mates_link_down(ctx);
         }
-        self.cameras.link_changed();
+        self.devices.cameras.link_changed();
         self.commands_link_down();
         self.update(GameUpdate::Disconnected { state, reason, next_attempt_at }, ctx);
         self.keep_alive(true);
@@ -407,7 +401,7 @@ impl Handler<ReportOfLink> for GameConnection {
                 self.join_market(&game_server, ctx);
                 self.held.game_server = Some(game_server);
                 self.mates_link_up(ctx);
-                self.cameras.link_changed();
+                self.devices.cameras.link_changed();
                 log::info!(server = self.server.as_str(); "connected to the game server");
                 let wanted = self.update(GameUpdate::Connected(info), ctx);
                 self.commands.connected(self.context.clock.moment());
@@ -443,7 +437,7 @@ impl Handler<ReportOfLink> for GameConnection {
             LinkReport::Update(update) if self.mates.seat.is_some() && !update.is_stored() => false,
             LinkReport::Update(mut update) => {
                 self.held.heard.note(self.context.clock.now());
-                self.cameras.take_frame(&mut update);
+                self.devices.cameras.take_frame(&mut update);
                 self.pass_on(&update, ctx);
                 let has_members = matches!(&update, GameUpdate::Team(update) if update.has_members());
                 let wanted = self.update(update, ctx);

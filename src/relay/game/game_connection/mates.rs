@@ -174,7 +174,7 @@ impl GameConnection {
         self.mates_link_down(ctx);
         self.held.rest(None);
         self.held.purpose = LinkPurpose::Read;
-        self.cameras.link_changed();
+        self.devices.cameras.link_changed();
         self.update(GameUpdate::Unread, ctx);
         self.look_for_seat(ctx);
     }
@@ -252,7 +252,7 @@ impl GameConnection {
             Some(_) => self.held.sit(reading),
             None => self.held.rest(Some(reading)),
         }
-        self.cameras.link_changed();
+        self.devices.cameras.link_changed();
         let (news, turn) = (Self::add_stream(news, ctx), self.plan_turn(ctx));
         let (devices, player) = (request.devices, request.player);
         let (asked_for, was_unread) = (devices.clone(), missed.is_some());
