@@ -40,6 +40,14 @@ fn is_switch(device: &Device) -> bool {
     matches!(device.kind, DeviceKind::Switch | DeviceKind::Unknown)
 }
 
+fn outcome_of(toggled: ToggleResult) -> SwitchOutcome {
+    match toggled {
+        Ok(value) => SwitchOutcome::Turned(value),
+        Err(CommandError::DeviceRemoved | CommandError::UnknownDevice) => SwitchOutcome::Removed,
+        Err(_) => SwitchOutcome::NoAnswer,
+    }
+}
+
 impl GameConnection {
     /// Switches the devices of a command, and says what became of each.
     pub(super) fn order_devices(
@@ -80,11 +88,7 @@ impl GameConnection {
             toggles.push(async move {
                 let outcome = match toggle {
                     None => SwitchOutcome::Already(turned),
-                    Some(toggle) => match toggle.await {
-                        Ok(value) => SwitchOutcome::Turned(value),
-                        Err(CommandError::DeviceRemoved | CommandError::UnknownDevice) => SwitchOutcome::Removed,
-                        Err(_) => SwitchOutcome::NoAnswer,
-                    },
+                    Some(toggle) => outcome_of(toggle.await),
                 };
                 (id, device, outcome)
             });
