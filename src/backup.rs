@@ -116,18 +116,10 @@ pub fn back_up(options: BackupOptions, clock: &Clock) -> Result<TakenBackup, Bac
         for (name, content) in &small {
             archive.add(name, &content[..], content.len() as u64)?;
         }
-        let mut missing_images = Vec::new();
-        if let ImageStorage::Directory(directory) = &images {
-            for image in known_images {
-                match File::open(uploads::file_in(directory, &image)) {
-                    Ok(content) => add_file(&mut archive, &format!("{IMAGES}{}", image.as_str()), content)?,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        missing_images.push(image.as_str().to_owned());
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-        }
+        let missing_images = match &images {
+            ImageStorage::Directory(directory) => add_images(&mut archive, directory, &known_images)?,
+            ImageStorage::S3(_) => Vec::new(),
+        };
         let contained = small.iter().find(|(name, _)| *name == SECRETS_FILE).map(|(_, content)| content);
         let contained = String::from_utf8_lossy(contained.map_or(&[][..], Vec::as_slice)).into_owned();
         let secrets = fresh_secrets().map(|(variable, _)| variable.to_owned()).into_iter();
@@ -180,6 +172,19 @@ fn copy_database(database: &Path, copy: &Path) -> Result<(String, Vec<ImageName>
     let steps = schema_steps::read(&mut copied)?;
     let schema = steps.newest.ok_or_else(|| BackupError::Refused("the database is empty".to_owned()))?;
     Ok((schema, images::kept(&mut copied)?))
+}
+
+/// Adds these images, and returns those that are not there.
+fn add_images(archive: &mut ArchiveWriter, directory: &Path, images: &[ImageName]) -> io::Result<Vec<String>> {
+    let mut missing = Vec::new();
+    for image in images {
+        match File::open(uploads::file_in(directory, image)) {
+            Ok(content) => add_file(archive, &format!("{IMAGES}{}", image.as_str()), content)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(image.as_str().to_owned()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(missing)
 }
 
 fn add_file(archive: &mut ArchiveWriter, name: &str, content: File) -> io::Result<()> {

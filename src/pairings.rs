@@ -52,6 +52,20 @@ pub enum PairingSource {
     Push { game_server_id: Option<String> },
 }
 
+impl PairingSource {
+    fn is_pushed(&self) -> bool {
+        matches!(self, Self::Push { .. })
+    }
+
+    /// The game's id of the server, if a push has it.
+    fn game_server_id(self) -> Option<String> {
+        match self {
+            Self::Hand => None,
+            Self::Push { game_server_id } => game_server_id,
+        }
+    }
+}
+
 /// A pairing that is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairingOutcome {
@@ -110,22 +124,21 @@ pub fn pair_server(
     if !outbound.allows_pairing(&request.address) {
         return Ok(Err(PairingRefused::PrivateAddress));
     }
-    let PairingRequest { owner, source, name, address, port, player_id, player_token, at } = request;
-    let (address, player_id, token) = (address.to_string(), player_id.to_string(), *player_token.expose_secret());
-    users::lock(db, &owner)?;
-    let servers = paired_servers::list_for(db, &owner)?;
-    let at_address = |server: &&PairedServer| server.address == address && server.port == port;
+    let PairingRequest { owner, source, address, port, player_id, .. } = &request;
+    let (address, player_id) = (address.to_string(), player_id.to_string());
+    users::lock(db, owner)?;
+    let servers = paired_servers::list_for(db, owner)?;
+    let at_address = |server: &&PairedServer| server.address == address && server.port == *port;
     let of_player = servers.iter().filter(at_address).find(|server| server.player_id == player_id);
-    let is_pushed = matches!(source, PairingSource::Push { .. });
-    let (game_server_id, known) = match source {
-        PairingSource::Hand => (None, of_player),
+    let known = match source {
+        PairingSource::Hand => of_player,
         PairingSource::Push { game_server_id: id } => {
-            let by_id = servers.iter().find(|server| id.is_some() && server.game_server_id == id);
-            (id, by_id.or(of_player).or_else(|| servers.iter().find(at_address)))
+            let by_id = servers.iter().find(|server| id.is_some() && server.game_server_id == *id);
+            by_id.or(of_player).or_else(|| servers.iter().find(at_address))
         }
     };
-    if is_pushed
-        && let Some(at) = at
+    if source.is_pushed()
+        && let Some(at) = request.at
         && let Some(newer) = newer_than(db, at, [of_player, known].into_iter().flatten(), now)?
     {
         log::info!(server = newer.id.as_str(); "a pairing push was sent before the stored pairing, and changes nothing");
@@ -139,20 +152,36 @@ pub fn pair_server(
         return Ok(Err(PairingRefused::AwaitsKey));
     }
     if !servers.iter().any(|server| at_address(&server))
-        && let Err(wait) = outbound.take_new_address(&owner)
+        && let Err(wait) = outbound.take_new_address(owner)
     {
         return Ok(Err(PairingRefused::TooManyNewAddresses(wait)));
     }
     let displaced = of_player.filter(|server| server.id != id).map(|server| server.id.clone());
     if let Some(displaced) = &displaced {
-        paired_servers::delete(db, &owner, displaced)?;
+        paired_servers::delete(db, owner, displaced)?;
     }
-    let same = known
-        .is_some_and(|known| at_address(&known) && known.player_id == player_id && vault.is_player_token(known, token));
-    let player_token_sealed = vault.seal_player_token(&id, &address, port, token);
+    let (server, changed) = store(db, vault, (&id, known), request, now)?;
+    Ok(Ok(PairingOutcome { server, is_new: known.is_none(), changed, displaced }))
+}
+
+/// Stores the pairing in the row of this id, which is new if none is known. True beside it if address, port, player or
+/// token are not what they were.
+fn store(
+    db: &mut Db,
+    vault: &Vault,
+    (id, known): (&ServerId, Option<&PairedServer>),
+    request: PairingRequest,
+    now: Timestamp,
+) -> Result<(PairedServer, bool), DbError> {
+    let PairingRequest { owner, source, name, address, port, player_id, player_token, at } = request;
+    let (address, player_id, token) = (address.to_string(), player_id.to_string(), *player_token.expose_secret());
+    let fits = |known: &PairedServer| (&known.address, known.port, &known.player_id) == (&address, port, &player_id);
+    let same = known.is_some_and(|known| fits(known) && vault.is_player_token(known, token));
+    let is_pushed = source.is_pushed();
+    let player_token_sealed = vault.seal_player_token(id, &address, port, token);
     let pairing = StoredPairing {
         owner,
-        game_server_id: game_server_id.or_else(|| known?.game_server_id.clone()),
+        game_server_id: source.game_server_id().or_else(|| known?.game_server_id.clone()),
         name: name.or_else(|| Some(known?.name.clone())).unwrap_or_else(|| address.clone()),
         address,
         port,
@@ -160,15 +189,14 @@ pub fn pair_server(
         player_token_sealed,
         key_version: vault.key_version(),
     };
-    let is_new = known.is_none();
-    if !is_new && !same {
-        paired_servers::change_credentials(db, &id)?;
+    if known.is_some() && !same {
+        paired_servers::change_credentials(db, id)?;
     }
-    let server = paired_servers::put(db, &id, &pairing, now)?;
+    let server = paired_servers::put(db, id, &pairing, now)?;
     if let Some(at) = at.filter(|_| is_pushed || !same) {
-        paired_servers::set_paired_at(db, &id, at)?;
+        paired_servers::set_paired_at(db, id, at)?;
     }
-    Ok(Ok(PairingOutcome { server, is_new, changed: !same, displaced }))
+    Ok((server, !same))
 }
 
 /// The first of these servers whose pairing is newer than `at`, and not of a time to come: then the clock was set back.
@@ -194,7 +222,8 @@ pub fn pair_device(
     now: Timestamp,
 ) -> Result<Result<DeviceOutcome, PairingRefused>, DbError> {
     let DeviceRequest { entity_id, kind, name, label } = request;
-    put_device(db, server, &entity_id.to_string(), kind, name.as_deref(), label.as_deref(), now)
+    let device = RequestedDevice { id: &entity_id.to_string(), kind, name: name.as_deref(), label: label.as_deref() };
+    put_device(db, server, device, now)
 }
 
 /// Adds a camera to a paired server, or changes what the request says of one that is there. A new one is named after
@@ -207,16 +236,22 @@ pub fn add_camera(
     label: Option<&str>,
     now: Timestamp,
 ) -> Result<Result<DeviceOutcome, PairingRefused>, DbError> {
-    put_device(db, server, camera.as_str(), Some(DeviceKind::Camera), name, label, now)
+    let device = RequestedDevice { id: camera.as_str(), kind: Some(DeviceKind::Camera), name, label };
+    put_device(db, server, device, now)
+}
+
+/// A smart device or a camera, as a request has it.
+struct RequestedDevice<'a> {
+    id: &'a str,
+    kind: Option<DeviceKind>,
+    name: Option<&'a str>,
+    label: Option<&'a str>,
 }
 
 fn put_device(
     db: &mut Db,
     server: &ServerId,
-    device_id: &str,
-    kind: Option<DeviceKind>,
-    name: Option<&str>,
-    label: Option<&str>,
+    RequestedDevice { id: device_id, kind, name, label }: RequestedDevice<'_>,
     now: Timestamp,
 ) -> Result<Result<DeviceOutcome, PairingRefused>, DbError> {
     paired_servers::lock(db, server)?;

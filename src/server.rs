@@ -105,10 +105,7 @@ impl Server {
         // Before anything is counted.
         api::operation::metrics::recorder();
         let OpenDatabase { pool, journal, key_version, in_use, lock, listeners } = opened;
-        let listeners = match listeners {
-            Some(listeners) => listeners,
-            None => Listeners::bind(&config.listen)?,
-        };
+        let listeners = listeners.map_or_else(|| Listeners::bind(&config.listen), Ok)?;
         let Listeners { api_addr, relay_addr, .. } = listeners;
         let tls = tls_config(config.extra_ca_file.as_deref()).map_err(StartError::Client)?;
         let random = Random::system();

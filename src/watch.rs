@@ -90,16 +90,7 @@ struct Watcher {
 impl Watcher {
     /// One connection, until it ends; returns the reason.
     async fn connection(&mut self) -> Result<String, WatchError> {
-        let request = self.http.post(format!("{}/relay/token", self.file.api_url));
-        let answer = match request.header("cookie", &self.file.cookie).send().await {
-            Ok(answer) if answer.status() == 401 => return Err(WatchError::SignedOut),
-            Ok(answer) => answer.json::<Value>().await,
-            Err(error) => Err(error),
-        };
-        let token = match &answer {
-            Ok(answer) => answer["token"].as_str().unwrap_or_default(),
-            Err(_) => return Ok("the API does not answer as expected".to_owned()),
-        };
+        let Some(token) = self.token().await? else { return Ok("the API does not answer as expected".to_owned()) };
         let mut socket = match connect_async(format!("{}/v1?token={token}", self.file.relay_url)).await {
             Ok((socket, _)) => socket,
             Err(error) => return Ok(format!("no connection to the relay: {error}")),
@@ -149,6 +140,17 @@ impl Watcher {
             }
         }
         Ok("the connection ended".to_owned())
+    }
+
+    /// A token for the relay; none if the API does not answer as expected.
+    async fn token(&self) -> Result<Option<String>, WatchError> {
+        let request = self.http.post(format!("{}/relay/token", self.file.api_url));
+        let answer = match request.header("cookie", &self.file.cookie).send().await {
+            Ok(answer) if answer.status() == 401 => return Err(WatchError::SignedOut),
+            Ok(answer) => answer.json::<Value>().await,
+            Err(error) => Err(error),
+        };
+        Ok(answer.ok().map(|answer| answer["token"].as_str().unwrap_or_default().to_owned()))
     }
 
     /// The list of all devices, if this one is certainly not among them.

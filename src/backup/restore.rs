@@ -113,17 +113,7 @@ pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, Backu
     };
     // Removed while the directory is still ours.
     let made = made;
-    let is_empty = fs::read_dir(&data_dir).and_then(|entries| {
-        let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
-        Ok(names?.iter().all(|name| Path::new(name).extension().is_some_and(|end| end == "lock")))
-    });
-    if !is_empty.map_err(BackupError::io(data_dir.display()))? {
-        let refusal = format!("{} is not empty: restore into another DATA_DIR, or move it away", data_dir.display());
-        return Err(BackupError::Refused(refusal));
-    }
-    if database.exists() {
-        return Err(BackupError::Refused(format!("{} exists already", database.display())));
-    }
+    refuse_used(&data_dir, &database)?;
     create_private_dir(directory_of(&database)).map_err(BackupError::io(database.display()))?;
     let (stage, database_stage) = (private_stage(&data_dir)?, private_stage(directory_of(&database))?);
     create_private_dir(&stage.path().join(IMAGES)).map_err(BackupError::io(data_dir.display()))?;
@@ -134,14 +124,7 @@ pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, Backu
     let manifest = archive::read(&file, |name| Some(staged(name)), create)?;
     let audit = check_database(&staged(DATABASE), &manifest)?;
 
-    let erasures = match erasures {
-        Some(path) => {
-            let list = fs::read_to_string(&path).map_err(BackupError::io(path.display()))?;
-            let ids = erasure_list::checked_ids(&list);
-            ids.map_err(|fault| BackupError::Refused(format!("{}: {fault}", path.display())))?
-        }
-        None => Vec::new(),
-    };
+    let erasures = erasures.map_or(Ok(Vec::new()), |path| listed_in(&path))?;
     let of_backup = erasure_list::read(stage.path()).map_err(BackupError::io(file.display()))?;
     let listed: BTreeSet<UserId> = erasures.iter().chain(&of_backup).cloned().collect();
     let erased = erase_again(&staged(DATABASE), &listed, clock)?;
@@ -169,6 +152,29 @@ pub fn restore(options: RestoreOptions, clock: &Clock) -> Result<Restored, Backu
     fs::remove_file(data_dir.join(LOCK_FILE)).map_err(BackupError::io(data_dir.display()))?;
     let erasures = Some((listed.len(), erased.users));
     Ok(Restored { data_dir: Some(data_dir), manifest, audit, erasures, images: advice })
+}
+
+/// Refuses a data directory in which something is, and a database that is there.
+fn refuse_used(data_dir: &Path, database: &Path) -> Result<(), BackupError> {
+    let is_empty = fs::read_dir(data_dir).and_then(|entries| {
+        let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
+        Ok(names?.iter().all(|name| Path::new(name).extension().is_some_and(|end| end == "lock")))
+    });
+    if !is_empty.map_err(BackupError::io(data_dir.display()))? {
+        let refusal = format!("{} is not empty: restore into another DATA_DIR, or move it away", data_dir.display());
+        return Err(BackupError::Refused(refusal));
+    }
+    if database.exists() {
+        return Err(BackupError::Refused(format!("{} exists already", database.display())));
+    }
+    Ok(())
+}
+
+/// The users on a list of erasures.
+fn listed_in(path: &Path) -> Result<Vec<UserId>, BackupError> {
+    let list = fs::read_to_string(path).map_err(BackupError::io(path.display()))?;
+    let ids = erasure_list::checked_ids(&list);
+    ids.map_err(|fault| BackupError::Refused(format!("{}: {fault}", path.display())))
 }
 
 /// Checks the backup, and restores nothing.

@@ -53,6 +53,17 @@ impl From<ReconcileError> for CheckoutError {
     }
 }
 
+/// A request for the page that leads to a plan.
+#[derive(Clone, Copy)]
+pub struct PageRequest<'a> {
+    pub user: &'a User,
+    pub wanted: &'a SoldPlan,
+    /// Where the provider sends the browser afterwards.
+    pub frontend: &'a BaseUrl,
+    /// Repetitions of a request share it.
+    pub key: &'a str,
+}
+
 /// A page that was opened for a user who wants a plan.
 #[derive(Clone, Debug)]
 pub enum OpenedPage {
@@ -63,25 +74,15 @@ pub enum OpenedPage {
 
 /// Opens the page that leads to a plan: a checkout, or for a subscriber to another plan the portal's page of that
 /// change.
-pub async fn open_page(
-    context: &BillingContext,
-    user: &User,
-    wanted: &SoldPlan,
-    frontend: &BaseUrl,
-    key: &str,
-) -> Result<OpenedPage, CheckoutError> {
-    match open_checkout(context, user, wanted, frontend, key).await {
-        Err(CheckoutError::Subscribed) => open_change(context, user, wanted, frontend).await.map(OpenedPage::Change),
+pub async fn open_page(context: &BillingContext, request: PageRequest<'_>) -> Result<OpenedPage, CheckoutError> {
+    match open_checkout(context, request).await {
+        Err(CheckoutError::Subscribed) => open_change(context, request).await.map(OpenedPage::Change),
         opened => opened.map(OpenedPage::Checkout),
     }
 }
 
-async fn open_change(
-    context: &BillingContext,
-    user: &User,
-    wanted: &SoldPlan,
-    frontend: &BaseUrl,
-) -> Result<String, CheckoutError> {
+async fn open_change(context: &BillingContext, request: PageRequest<'_>) -> Result<String, CheckoutError> {
+    let PageRequest { user, wanted, frontend, .. } = request;
     let id = user.id.clone();
     let stored = context.pool.read(move |db| subscriptions::list_for(db, &id)).await?;
     let mut running = stored.into_iter().filter(|stored| stored.status.is_running());
@@ -106,11 +107,9 @@ async fn open_change(
 /// provider then returns the checkout that a process had opened and not stored when it died.
 pub async fn open_checkout(
     context: &BillingContext,
-    user: &User,
-    wanted: &SoldPlan,
-    frontend: &BaseUrl,
-    key: &str,
+    request: PageRequest<'_>,
 ) -> Result<OpenedCheckout, CheckoutError> {
+    let user = request.user;
     let id = user.id.clone();
     let read =
         move |db: &mut Db| Ok((payment_customers::of_user(db, &id)?, payment_customers::open_checkout(db, &id)?));
@@ -126,26 +125,15 @@ pub async fn open_checkout(
         None => become_customer(context, user, None).await?,
     };
     // Once it is stored, it is closed like any other, and the next one has another key.
-    let key = format!("{key}:{}", before.as_deref().unwrap_or_default());
+    let key = format!("{}:{}", request.key, before.as_deref().unwrap_or_default());
     let mark = context.account_marks.of(&user.platform_id);
     let (id, of_account) = (user.id.clone(), mark.clone());
     let is_first = context.pool.read(move |db| never_subscribed(db, &id, &of_account)).await?;
-    let opened = open(context, user, customer, wanted, frontend, is_first, &key).await?;
+    let opened = open(context, PageRequest { key: &key, ..request }, customer, is_first).await?;
+    let first_of = is_first.then_some(mark);
     for attempt in 1..=ATTEMPTS {
-        let (id, mark, from, to) = (user.id.clone(), mark.clone(), before.clone(), opened.id.clone());
-        let replace = move |db: &mut Db| -> Result<_, DbError> {
-            // Another request's checkout, paid meanwhile, was the first: this one must not have a trial.
-            if is_first && !never_subscribed(db, &id, &mark)? {
-                return Ok(Replaced::NotFirst);
-            }
-            if payment_customers::replace_checkout(db, &id, from.as_deref(), &to)? {
-                return Ok(Replaced::Done);
-            }
-            if users::find(db, &id)?.is_none() {
-                return Ok(Replaced::Gone);
-            }
-            Ok(Replaced::Other(payment_customers::open_checkout(db, &id)?))
-        };
+        let (id, from, to, first_of) = (user.id.clone(), before.clone(), opened.id.clone(), first_of.clone());
+        let replace = move |db: &mut Db| make_last(db, &id, from.as_deref(), &to, first_of.as_deref());
         match context.pool.write(replace).await? {
             Replaced::Done => return Ok(opened),
             // Another request of the user has opened one meanwhile, in whatever process.
@@ -177,6 +165,30 @@ enum Replaced {
     NotFirst,
     /// The user has been erased.
     Gone,
+}
+
+/// Makes a checkout the last one of its user, in place of this one or of none. `first_of`: the mark of the account of which
+/// it was opened as the first.
+fn make_last(
+    db: &mut Db,
+    user: &UserId,
+    from: Option<&str>,
+    to: &str,
+    first_of: Option<&str>,
+) -> Result<Replaced, DbError> {
+    // Another request's checkout, paid meanwhile, was the first: this one must not have a trial.
+    if let Some(mark) = first_of
+        && !never_subscribed(db, user, mark)?
+    {
+        return Ok(Replaced::NotFirst);
+    }
+    if payment_customers::replace_checkout(db, user, from, to)? {
+        return Ok(Replaced::Done);
+    }
+    if users::find(db, user)?.is_none() {
+        return Ok(Replaced::Gone);
+    }
+    Ok(Replaced::Other(payment_customers::open_checkout(db, user)?))
 }
 
 /// True when neither this user nor an erased one of the same account ever had a subscription.
@@ -220,12 +232,9 @@ pub async fn check_open(context: &BillingContext, checkout: &str) -> Result<(), 
 
 async fn open(
     context: &BillingContext,
-    user: &User,
+    PageRequest { user, wanted, frontend, key }: PageRequest<'_>,
     mut customer: String,
-    wanted: &SoldPlan,
-    frontend: &BaseUrl,
     is_first: bool,
-    key: &str,
 ) -> Result<OpenedCheckout, CheckoutError> {
     // The provider puts the session's id in place of the braces, which therefore must stay as they are.
     let success_url = frontend.at("/?billing=done&session={CHECKOUT_SESSION_ID}");

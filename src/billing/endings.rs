@@ -8,7 +8,7 @@ use crate::{
     billing::{context::BillingContext, sync},
     clients::payments::PaymentsError,
     db::{
-        audit,
+        audit::{self, AuditOutcome},
         engine::{error::DbError, pool::Db},
         money::{
             customers_to_end::{self, CustomerTurn},
@@ -111,7 +111,8 @@ pub async fn sweep(context: &BillingContext) -> Result<(), DbError> {
             if open.iter().all(|one| one.id != entry.id) {
                 return Ok(());
             }
-            audit::append_outcome(db, head, AdminAction::EndSubscription, &entry, after, result, now).map(drop)
+            let outcome = AuditOutcome { after, result };
+            audit::append_outcome(db, head, AdminAction::EndSubscription, &entry, outcome, now).map(drop)
         };
         context.pool.write(store).await?;
     }

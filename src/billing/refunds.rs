@@ -15,7 +15,7 @@ use crate::{
     billing::context::BillingContext,
     clients::payments::{PaymentsError, ProviderRefund, RefundOf, RefundRequest},
     db::{
-        audit::{self, AuditEntry, AuditPayload, LockedHead, NewAuditEntry},
+        audit::{self, AuditEntry, AuditOutcome, AuditPayload, LockedHead, NewAuditEntry},
         engine::{error::DbError, pool::Db},
         money::{
             payment_customers,
@@ -286,7 +286,8 @@ async fn ask_and_store(
         if result == AuditResult::Unknown && !outcomes(db, &entry)?.is_empty() {
             return Ok(true);
         }
-        let id = audit::append_outcome(db, head, AdminAction::Refund, &entry, after, result, now)?;
+        let outcome = AuditOutcome { after, result };
+        let id = audit::append_outcome(db, head, AdminAction::Refund, &entry, outcome, now)?;
         if result != AuditResult::Unknown {
             refund_attempts::settle(db, begun, id)?;
         }

@@ -116,12 +116,7 @@ impl PaymentSettings {
         ]
         .map(|listed| given(listed).as_deref().and_then(price_list));
         let Some(key) = given_secret(self.payment_secret_key) else {
-            if !webhook_secrets.is_empty() {
-                check.fault("PAYMENT_WEBHOOK_SECRET", "is set without PAYMENT_SECRET_KEY");
-            }
-            for (plan, _) in Plan::all().zip(listed).filter(|(_, listed)| listed.is_some()) {
-                check.fault(plan.variable(), "is set without PAYMENT_SECRET_KEY: nothing is sold");
-            }
+            check_unused(&webhook_secrets, &listed, check);
             return Some((None, enforce_tiers?));
         };
         // The key becomes a header.
@@ -160,6 +155,16 @@ fn secret_list(given: Option<SecretString>) -> Vec<SecretString> {
     let secret = given_secret(given);
     let secrets = secret.iter().flat_map(|secret| secret.expose_secret().split(',')).map(str::trim);
     secrets.filter(|secret| !secret.is_empty()).map(SecretString::from).collect()
+}
+
+/// Nothing is set that only counts with a key.
+fn check_unused(webhook_secrets: &[SecretString], listed: &[Option<PriceList>; 6], check: &mut Check) {
+    if !webhook_secrets.is_empty() {
+        check.fault("PAYMENT_WEBHOOK_SECRET", "is set without PAYMENT_SECRET_KEY");
+    }
+    for (plan, _) in Plan::all().zip(listed).filter(|(_, listed)| listed.is_some()) {
+        check.fault(plan.variable(), "is set without PAYMENT_SECRET_KEY: nothing is sold");
+    }
 }
 
 /// Every plan has its prices, and each price is of one plan.

@@ -131,22 +131,8 @@ impl SecretSettings {
             }
             return None;
         }
-        for (secret, (variable, _)) in given.iter().zip(fresh_secrets()) {
-            match secret {
-                None => check.fault(variable, "is missing"),
-                Some(secret) if check.production && is_placeholder(secret.expose_secret()) => {
-                    check.fault(variable, "is a placeholder; `companion gen-secrets` makes a value");
-                }
-                Some(_) => {}
-            }
-        }
+        check_given(&given, check);
         let [session_secret, session_salt, key] = given;
-        for (variable, secret, least) in [("SESSION_SECRET", &session_secret, 32), ("SESSION_SALT", &session_salt, 16)]
-        {
-            if check.production && secret.as_ref().is_some_and(|secret| secret.expose_secret().len() < least) {
-                check.fault(variable, format!("is shorter than {least} bytes"));
-            }
-        }
         let current = key.and_then(|key| read_key("CREDS_ENCRYPTION_KEY", &key, check));
         let previous = given_secret(self.creds_encryption_key_prev);
         let previous = previous.and_then(|key| read_key("CREDS_ENCRYPTION_KEY_PREV", &key, check));
@@ -160,6 +146,25 @@ impl SecretSettings {
             credentials_key_previous: previous,
             credentials_key_lost: credentials_key_lost?,
         })
+    }
+}
+
+/// Each of the secrets that the service makes for itself, in the order of [`fresh_secrets`], is there and no guess.
+fn check_given(given: &[Option<SecretString>; 3], check: &mut Check) {
+    for (secret, (variable, _)) in given.iter().zip(fresh_secrets()) {
+        match secret {
+            None => check.fault(variable, "is missing"),
+            Some(secret) if check.production && is_placeholder(secret.expose_secret()) => {
+                check.fault(variable, "is a placeholder; `companion gen-secrets` makes a value");
+            }
+            Some(_) => {}
+        }
+    }
+    let [session_secret, session_salt, _] = given;
+    for (variable, secret, least) in [("SESSION_SECRET", session_secret, 32), ("SESSION_SALT", session_salt, 16)] {
+        if check.production && secret.as_ref().is_some_and(|secret| secret.expose_secret().len() < least) {
+            check.fault(variable, format!("is shorter than {least} bytes"));
+        }
     }
 }
 

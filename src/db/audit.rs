@@ -44,6 +44,14 @@ pub struct NewAuditEntry<'a> {
     pub result: AuditResult,
 }
 
+/// Outcome of an action that an entry has announced.
+#[derive(Debug)]
+pub struct AuditOutcome {
+    /// The state after it.
+    pub after: Value,
+    pub result: AuditResult,
+}
+
 /// Details of a change in an entry: JSON, without secrets, bounded.
 #[derive(Debug)]
 pub struct AuditPayload(String);
@@ -213,8 +221,7 @@ pub fn append_outcome(
     head: LockedHead,
     action: AdminAction,
     begun: &AuditEntry,
-    after: Value,
-    result: AuditResult,
+    AuditOutcome { after, result }: AuditOutcome,
     now: Timestamp,
 ) -> Result<i64, DbError> {
     let (actor, payload) = (PlatformId::from(begun.actor.as_str()), AuditPayload::of_outcome(begun.id, after));

@@ -134,85 +134,79 @@ pub fn with_advice(error: &impl fmt::Display) -> String {
 const POOL_SESSIONS: &str = "a pooler between this process and PostgreSQL must pool sessions, not transactions: see \
                              docs/operations.md (PgBouncer), or connect past it";
 
+/// Texts of errors with advice to an operator; the first that fits counts.
+const ADVICE: [(fn(&str) -> bool, &str); 14] = [
+    (
+        |error| has_any(error, &NO_CONNECTION_LEFT),
+        "PostgreSQL, or a pooler before it, has no connection left: raise max_connections (a companion takes 12), the limit of \
+         the role or the pooler's (docs/operations.md, PgBouncer), or end what holds them, see pg_stat_activity",
+    ),
+    (
+        // A full pooler says nothing for minutes.
+        |error| error.ends_with("timed out waiting for connection"),
+        "it takes connections and does not answer, or not in time: look at its machine; a pooler before it may have no \
+         connection left: docs/operations.md (PgBouncer)",
+    ),
+    (
+        |error| error.contains("prepared statement \"") && has_any(error, &["already exists", "does not exist"]),
+        POOL_SESSIONS,
+    ),
+    (
+        |error| error.contains("password authentication failed"),
+        "correct the password in DATABASE_URL (or PGPASSWORD, ~/.pgpass), or set that of the role (ALTER ROLE)",
+    ),
+    (
+        |error| error.contains("is not currently accepting connections"),
+        "an administrator keeps connections out: ALTER DATABASE … ALLOW_CONNECTIONS true lets them in again",
+    ),
+    (
+        |error| has_any(error, &["due to lock timeout", "due to statement timeout"]),
+        "PostgreSQL took longer than 5 s: another session may hold a lock on a table (a transaction left open, ALTER TABLE, \
+         VACUUM FULL), which pg_stat_activity and pg_blocking_pids(pid) name: wait for it, or end it with \
+         pg_terminate_backend(pid); otherwise the server or its disk has too much to do",
+    ),
+    (
+        |error| error.contains("database is locked"),
+        "another program holds the lock of the SQLite file: `fuser` or `lsof` on it names it (sqlite3 with an open \
+         transaction, a tool for backups); end it",
+    ),
+    (
+        |error| {
+            has_any(error, &["no such table", "no such column"])
+                || has_any(error, &["relation \"", "column \""]) && error.contains("does not exist")
+        },
+        "a table or column of the schema is missing: it was removed or renamed by hand, or DATABASE_URL leads to another \
+         database or schema (search_path); put its name back, or restore a backup",
+    ),
+    (
+        |error| error.contains("Read-only file system"),
+        "the kernel has given up a file system of PostgreSQL, or it is mounted so: `mount` and the kernel's log of its \
+         machine say more; look at the disk before you remount it",
+    ),
+    (
+        |error| error.contains("read-only transaction"),
+        "PostgreSQL takes no writes (a replica, or default_transaction_read_only): name the primary in DATABASE_URL",
+    ),
+    (|error| error.contains("database or disk is full"), "the disk of the SQLite file is full: make room on it"),
+    (
+        |error| error.contains("disk I/O error"),
+        "the disk or the file system of the SQLite file fails: `mount` and the kernel's log say more; look at the disk \
+         before you remount it",
+    ),
+    (|error| error.contains("No space left on device"), "a disk of PostgreSQL is full: make room on it"),
+    (
+        |error| error.contains("readonly database"),
+        "the file, its directory or their file system cannot be written: see their owner (chown, chmod), and `mount`",
+    ),
+];
+
+fn has_any(error: &str, words: &[&str]) -> bool {
+    words.iter().any(|words| error.contains(words))
+}
+
 /// Advice to an operator about an error with this text, where it is not obvious.
 pub fn advice(error: &str) -> Option<&'static str> {
-    if NO_CONNECTION_LEFT.iter().any(|words| error.contains(words)) {
-        return Some(
-            "PostgreSQL, or a pooler before it, has no connection left: raise max_connections (a companion takes 12), the \
-             limit of the role or the pooler's (docs/operations.md, PgBouncer), or end what holds them, see pg_stat_activity",
-        );
-    }
-    // A full pooler says nothing for minutes.
-    if error.ends_with("timed out waiting for connection") {
-        return Some(
-            "it takes connections and does not answer, or not in time: look at its machine; a pooler before it may have no \
-             connection left: docs/operations.md (PgBouncer)",
-        );
-    }
-    let is_of_another = ["already exists", "does not exist"].iter().any(|words| error.contains(words));
-    if error.contains("prepared statement \"") && is_of_another {
-        return Some(POOL_SESSIONS);
-    }
-    if error.contains("password authentication failed") {
-        return Some(
-            "correct the password in DATABASE_URL (or PGPASSWORD, ~/.pgpass), or set that of the role (ALTER ROLE)",
-        );
-    }
-    if error.contains("is not currently accepting connections") {
-        return Some(
-            "an administrator keeps connections out: ALTER DATABASE … ALLOW_CONNECTIONS true lets them in again",
-        );
-    }
-    if error.contains("due to lock timeout") || error.contains("due to statement timeout") {
-        return Some(
-            "PostgreSQL took longer than 5 s: another session may hold a lock on a table (a transaction left open, ALTER TABLE, \
-             VACUUM FULL), which pg_stat_activity and pg_blocking_pids(pid) name: wait for it, or end it with \
-             pg_terminate_backend(pid); otherwise the server or its disk has too much to do",
-        );
-    }
-    if error.contains("database is locked") {
-        return Some(
-            "another program holds the lock of the SQLite file: `fuser` or `lsof` on it names it (sqlite3 with an open \
-             transaction, a tool for backups); end it",
-        );
-    }
-    let is_missing = |word: &str| error.contains(word) && error.contains("does not exist");
-    if error.contains("no such table")
-        || error.contains("no such column")
-        || is_missing("relation \"")
-        || is_missing("column \"")
-    {
-        return Some(
-            "a table or column of the schema is missing: it was removed or renamed by hand, or DATABASE_URL leads to another \
-             database or schema (search_path); put its name back, or restore a backup",
-        );
-    }
-    if error.contains("Read-only file system") {
-        return Some(
-            "the kernel has given up a file system of PostgreSQL, or it is mounted so: `mount` and the kernel's log of its \
-             machine say more; look at the disk before you remount it",
-        );
-    }
-    if error.contains("read-only transaction") {
-        return Some(
-            "PostgreSQL takes no writes (a replica, or default_transaction_read_only): name the primary in DATABASE_URL",
-        );
-    }
-    if error.contains("database or disk is full") {
-        return Some("the disk of the SQLite file is full: make room on it");
-    }
-    if error.contains("disk I/O error") {
-        return Some(
-            "the disk or the file system of the SQLite file fails: `mount` and the kernel's log say more; look at the disk \
-             before you remount it",
-        );
-    }
-    if error.contains("No space left on device") {
-        return Some("a disk of PostgreSQL is full: make room on it");
-    }
-    error.contains("readonly database").then_some(
-        "the file, its directory or their file system cannot be written: see their owner (chown, chmod), and `mount`",
-    )
+    ADVICE.into_iter().find(|(is_it, _)| is_it(error)).map(|(_, advice)| advice)
 }
 
 /// Creates the file and its directory where missing, for this user only: SQLite would leave them to the umask.

@@ -7,7 +7,7 @@ use diesel::dsl::count_star;
 
 use crate::{
     db::{
-        chat_links,
+        bot_links,
         engine::{error::DbError, pool::Db, prelude::*},
         money::{payment_customers, subscriptions, tiers},
         schema::{beta_testers, guests, paired_servers, push_credentials, users},
@@ -107,7 +107,7 @@ pub fn totals(db: &mut Db, now: Timestamp) -> Result<MemberTotals, DbError> {
         paid: paid.len(),
         beta: beta.len(),
         with_credential: credentials.len(),
-        with_chat: chat_links::count(db)?,
+        with_chat: bot_links::count(db)?,
         with_paired_server: owners.len(),
         stuck: FunnelStage::STUCK.map(|stage| (stage.word(), 0)).into(),
     };
@@ -150,7 +150,7 @@ pub fn statuses(db: &mut Db, members: Vec<User>, now: Timestamp) -> Result<Vec<M
         .load(db)?;
     let servers: HashMap<String, i64> = servers.into_iter().collect();
     let mut hosts = hosts(db, &ids)?;
-    let linked = chat_links::linked(db, &members.iter().map(|user| user.id.clone()).collect::<Vec<_>>())?;
+    let linked = bot_links::linked(db, &members.iter().map(|user| user.id.clone()).collect::<Vec<_>>())?;
     let status = |user: User| {
         let tier = tiers.remove(&user.id).unwrap_or_else(EffectiveTier::none);
         let id = user.id.as_str();

@@ -19,7 +19,7 @@ use crate::{
         alias_answers,
         api_tokens::{self, ApiToken},
         audit::{self, AuditPage, AuditPayload, NewAuditEntry},
-        chat_lines, chat_links,
+        bot_links, chat_lines,
         conveyor_rows::{self, ConveyorRow},
         daily_counts, day_speeds, device_groups, edited_items, encryption_keys,
         engine::{
@@ -131,13 +131,13 @@ fn every_query(db: &mut Db) {
     }
     chat_lines::list(db, &server, Some(now()), Some(&Cursor { ts: now(), id: key.into() }), 9).unwrap();
     chat_lines::purge(db, now()).unwrap();
-    chat_links::issue(db, &key.into(), key, now()).unwrap();
-    chat_links::take(db, key, now()).unwrap();
-    chat_links::link(db, &user, &key.into(), now()).unwrap();
-    chat_links::user_of(db, &key.into()).unwrap();
-    chat_links::linked(db, std::slice::from_ref(&user)).unwrap();
-    chat_links::unlink(db, &user).unwrap();
-    chat_links::purge(db, now()).unwrap();
+    bot_links::issue(db, &key.into(), key, now()).unwrap();
+    bot_links::take(db, key, now()).unwrap();
+    bot_links::link(db, &user, &key.into(), now()).unwrap();
+    bot_links::user_of(db, &key.into()).unwrap();
+    bot_links::linked(db, std::slice::from_ref(&user)).unwrap();
+    bot_links::unlink(db, &user).unwrap();
+    bot_links::purge(db, now()).unwrap();
     maps::get(db, key, 1).unwrap();
     maps::put(db, key, 1, &testing::world_map(1, b"jpeg"), now()).unwrap();
     maps::put(db, key, 1, &testing::world_map(2, b"other"), now()).unwrap();

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::context::ApiContext,
-    billing::checkout::{self, CheckoutError},
+    billing::checkout::{self, CheckoutError, PageRequest},
     db::{engine::error::DbError, users},
     domain::{
         ids::UserId,
@@ -92,7 +92,9 @@ async fn open_checkout(context: &ApiContext, user: &UserId) -> Result<Option<Str
     let key = context.random.hex::<16>();
     let plan = Plan { tier: Tier::Operator, interval: BillingInterval::Month };
     let Some(wanted) = billing.prices.sold(plan) else { return Ok(None) };
-    match checkout::open_checkout(billing, &user, &wanted, &context.settings.urls.frontend, &key).await {
+    let frontend = &context.settings.urls.frontend;
+    let request = PageRequest { user: &user, wanted: &wanted, frontend, key: &key };
+    match checkout::open_checkout(billing, request).await {
         Err(CheckoutError::Subscribed) => Ok(None),
         opened => Ok(Some(opened?.url)),
     }

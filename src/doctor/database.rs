@@ -27,7 +27,7 @@ use crate::{
         files::journal,
         held_parts,
         row_checks::ROW_CHECKS,
-        ties,
+        row_references,
     },
     domain::{ids::NodeId, time::Timestamp},
 };
@@ -58,22 +58,10 @@ struct ServerFacts {
 
 /// The findings, and how far the database's own clock is ahead of this machine's, if it has one. Blocks.
 pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (Vec<Observation>, Option<TimeDelta>) {
-    if let Database::Sqlite(path) = database {
-        match path.try_exists() {
-            Ok(true) => {}
-            Ok(false) => return (vec![missing(path, data_dir)], None),
-            // The file may be there: nothing is said of a backup.
-            Err(error) => {
-                let text = format!("{}: {error}; the service's user must be able to read it", path.display());
-                return (vec![Observation::broken(SUBJECT, text)], None);
-            }
-        }
-    }
     if let Database::Sqlite(path) = database
-        && let Some(fault) = database_file::fault(path)
+        && let Some(finding) = not_to_open(path, data_dir)
     {
-        // Not opened: SQLite would take another log for that of this file.
-        return (vec![unsafe_to_open(path, &fault)], None);
+        return (vec![finding], None);
     }
     let (mut findings, mut skew) = (Vec::new(), None);
     if let Database::Sqlite(path) = database
@@ -85,27 +73,9 @@ pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (V
     let examined = Pool::open_as_it_is(database).and_then(|pool| {
         let steps = pool.read_blocking(schema_steps::read)?;
         findings.push(schema(&steps));
-        findings.push(match pool.read_blocking(size)? {
-            Size::File(FileSize { bytes, free }) if free > WORTHWHILE && free > bytes / 2 => Observation::doubtful(
-                SUBJECT,
-                format!(
-                    "{} MiB, {} of them free pages; stop the service and run VACUUM on the file to give them back",
-                    bytes >> 20,
-                    free >> 20
-                ),
-            ),
-            Size::File(FileSize { bytes, free }) => {
-                Observation::fine(SUBJECT, format!("SQLite, {} MiB, {} of them free pages", bytes >> 20, free >> 20))
-            }
-            Size::Server(ServerFacts { version, read_only, .. }) if read_only == "on" => Observation::broken(
-                SUBJECT,
-                format!("PostgreSQL {version} is read-only (a replica?); name the primary in DATABASE_URL"),
-            ),
-            Size::Server(ServerFacts { version, milliseconds, .. }) => {
-                skew = Timestamp::from_timestamp_millis(milliseconds).map(|there| there - clock.now());
-                Observation::fine(SUBJECT, format!("PostgreSQL {version} answers"))
-            }
-        });
+        let (answer, ahead) = answered(pool.read_blocking(size)?, clock);
+        findings.push(answer);
+        skew = ahead;
         findings.extend(pool.read_blocking(|db| processes(db, data_dir))?);
         if let Some(damage) = pool.read_blocking(damage)? {
             return Err(DbError::Damaged(damage));
@@ -132,6 +102,46 @@ pub(super) fn examine(database: &Database, data_dir: &Path, clock: &Clock) -> (V
         Err(error) => findings.push(Observation::broken(SUBJECT, with_remedy(database, &error))),
     }
     (findings, skew)
+}
+
+/// The finding about a SQLite file that is not there, or must not be opened.
+fn not_to_open(path: &Path, data_dir: &Path) -> Option<Observation> {
+    match path.try_exists() {
+        // SQLite would take another log for that of this file.
+        Ok(true) => database_file::fault(path).map(|fault| unsafe_to_open(path, &fault)),
+        Ok(false) => Some(missing(path, data_dir)),
+        // The file may be there: nothing is said of a backup.
+        Err(error) => {
+            let text = format!("{}: {error}; the service's user must be able to read it", path.display());
+            Some(Observation::broken(SUBJECT, text))
+        }
+    }
+}
+
+/// The finding about a database that answers, and how far its own clock is ahead of this machine's.
+fn answered(size: Size, clock: &Clock) -> (Observation, Option<TimeDelta>) {
+    let finding = match size {
+        Size::File(FileSize { bytes, free }) if free > WORTHWHILE && free > bytes / 2 => Observation::doubtful(
+            SUBJECT,
+            format!(
+                "{} MiB, {} of them free pages; stop the service and run VACUUM on the file to give them back",
+                bytes >> 20,
+                free >> 20
+            ),
+        ),
+        Size::File(FileSize { bytes, free }) => {
+            Observation::fine(SUBJECT, format!("SQLite, {} MiB, {} of them free pages", bytes >> 20, free >> 20))
+        }
+        Size::Server(ServerFacts { version, read_only, .. }) if read_only == "on" => Observation::broken(
+            SUBJECT,
+            format!("PostgreSQL {version} is read-only (a replica?); name the primary in DATABASE_URL"),
+        ),
+        Size::Server(ServerFacts { version, milliseconds, .. }) => {
+            let ahead = Timestamp::from_timestamp_millis(milliseconds).map(|there| there - clock.now());
+            return (Observation::fine(SUBJECT, format!("PostgreSQL {version} answers")), ahead);
+        }
+    };
+    (finding, None)
 }
 
 /// The processes that serve from a PostgreSQL, and those that wait to take over.
@@ -307,16 +317,16 @@ fn unreadable_rows(pool: &Pool) -> Result<Vec<Observation>, DbError> {
     Ok(findings)
 }
 
-/// Looks at the ties between rows, and says how many of them take too long.
+/// Looks at the references between rows, and says how many of them take too long.
 fn left_out(pool: &Pool) -> Result<Option<Observation>, DbError> {
     let mut left_out = 0;
-    for tie in pool.read_blocking(ties::all)? {
-        match pool.read_blocking(|db| ties::check(db, &tie)) {
+    for reference in pool.read_blocking(row_references::all)? {
+        match pool.read_blocking(|db| row_references::check(db, &reference)) {
             Err(error) if error.is_out_of_time() => left_out += 1,
             checked => checked?,
         }
     }
-    Ok((left_out > 0).then(|| Observation::doubtful(SUBJECT, ties::left_out(left_out))))
+    Ok((left_out > 0).then(|| Observation::doubtful(SUBJECT, row_references::left_out(left_out))))
 }
 
 /// True if an upgrade may add tables.

@@ -3,26 +3,18 @@
 //!
 //! Text from outside is escaped, so that a shop cannot be named like a link. Answers of the FAQ are not.
 
-use std::{
-    cmp::Reverse,
-    collections::BTreeMap,
-    slice,
-    sync::{Arc, LazyLock},
-};
+use std::{cmp::Reverse, collections::BTreeMap, slice, sync::Arc};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::{
+    bot::{bot_messages::BotMessages, bot_reply::BotReply},
     item_search,
     items::{Catalogue, CatalogueItem, SCRAP},
     plain_text::plain_text,
     shop::{Offer, Shop},
-    stores::StoreName,
 };
 
-/// UTF-16 units of a message; the platform's own limit is as many characters.
-const LONGEST_MESSAGE: usize = 2_000;
 /// Characters of a name.
 const LONGEST_NAME: usize = 80;
 /// Characters of a line that answers a question of the team's chat: a team has many names.
@@ -31,65 +23,6 @@ const LONGEST_LINE: usize = 500;
 const CANDIDATES: usize = 20;
 /// Offers shown of each server: the cheapest for each currency.
 const OFFERS: usize = 3;
-
-/// A message of the bot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BotReply {
-    /// With the platform's own marks; 1 to 2000 characters.
-    pub text: String,
-    /// Visible only to the account that gave the command.
-    pub private: bool,
-}
-
-impl BotReply {
-    fn shared(text: String) -> Self {
-        Self { text: fit(text), private: false }
-    }
-
-    fn private(text: String) -> Self {
-        Self { text: fit(text), private: true }
-    }
-}
-
-/// The store of messages: texts by name, with places in braces.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct BotMessages(Value);
-
-impl BotMessages {
-    /// Messages from a store; one that the store does not have has its shipped text.
-    pub fn new(store: Value) -> Self {
-        Self(store)
-    }
-
-    /// The text of this name, with its places filled.
-    pub fn say(&self, name: &str, places: &[(&str, &str)]) -> String {
-        static SHIPPED: LazyLock<Value> =
-            LazyLock::new(|| serde_json::from_str(StoreName::Messages.shipped()).unwrap_or_default());
-        let text = |store: &Value| store[name].as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
-        let template = text(&self.0).or_else(|| text(&SHIPPED)).unwrap_or_else(|| name.to_owned());
-        filled(&template, places)
-    }
-
-    /// The data cannot be read now.
-    pub fn unavailable(&self) -> BotReply {
-        BotReply::private(self.say("error.unavailable", &[]))
-    }
-
-    /// There is no such command.
-    pub fn unknown_command(&self) -> BotReply {
-        BotReply::private(self.say("chat.unknownCommand", &[]))
-    }
-
-    /// A code, and where it is entered.
-    pub fn code(&self, code: &str, url: &str) -> BotReply {
-        BotReply::private(self.say("chat.code", &[("code", &format!("**{code}**")), ("url", url)]))
-    }
-
-    /// The account must be linked first.
-    pub fn not_linked(&self) -> BotReply {
-        BotReply::private(self.say("chat.notLinked", &[]))
-    }
-}
 
 /// The ingredients of an item: for at least this many pieces, or for one crafting.
 pub fn craft(
@@ -309,53 +242,15 @@ pub fn of_servers(messages: &BotMessages, servers: &[(String, Vec<String>)]) -> 
     BotReply::private(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// The template with values in its places; braces within a value are not places.
-fn filled(template: &str, places: &[(&str, &str)]) -> String {
-    let mut text = String::new();
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once('{') {
-        text += before;
-        let place = after.split_once('}').and_then(|(name, after)| {
-            let (_, value) = places.iter().find(|(place, _)| *place == name)?;
-            Some((*value, after))
-        });
-        rest = match place {
-            Some((value, after)) => {
-                text += value;
-                after
-            }
-            None => {
-                text.push('{');
-                after
-            }
-        };
-    }
-    text + rest
-}
-
-/// At most one message: cut at the end of a line or word.
-fn fit(text: String) -> String {
-    let units = |text: &str| text.encode_utf16().count();
-    if units(&text) <= LONGEST_MESSAGE {
-        return text;
-    }
-    let mut left = LONGEST_MESSAGE - 1;
-    let whole = text.char_indices().find(|(_, c)| {
-        let over = c.len_utf16() > left;
-        left = left.saturating_sub(c.len_utf16());
-        over
-    });
-    let kept = &text[..whole.map_or(text.len(), |(end, _)| end)];
-    let end = kept.rfind('\n').filter(|end| *end > kept.len() / 2).or(kept.rfind(' ')).unwrap_or(kept.len());
-    format!("{}…", kept[..end].trim_end())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::shop::testing::{machine, order, shops};
+    use crate::domain::{
+        shop::testing::{machine, order, shops},
+        stores::StoreName,
+    };
 
     fn shipped(store: StoreName) -> Value {
         serde_json::from_str(store.shipped()).unwrap()

@@ -12,7 +12,7 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
-    fmt, io,
+    fmt, io, iter,
     net::{IpAddr, SocketAddr},
     pin::pin,
     sync::{Arc, LazyLock},
@@ -362,6 +362,13 @@ impl Exchange {
         request.encode_to_vec()
     }
 
+    /// The bytes of this request and of those that wait behind it, which are sent together; those given up meanwhile are not.
+    fn begin_all(&mut self, next: Outgoing, outgoing: &mut mpsc::Receiver<Outgoing>) -> Vec<Vec<u8>> {
+        let more = iter::from_fn(|| outgoing.try_recv().ok());
+        let wanted = iter::once(next).chain(more).filter(|next| !next.answer.is_closed());
+        wanted.map(|next| self.begin(next)).collect()
+    }
+
     /// Bytes of the next message: it may be as large as what is awaited.
     fn limit(&self) -> usize {
         let map = self.map_request.and_then(|seq| self.waiting.get(&seq));
@@ -493,10 +500,7 @@ fn run<S>(
                 }
                 next = outgoing.next() => match next {
                     Some(next) => {
-                        // Waiting requests are sent together; those given up meanwhile are not sent.
-                        let more = std::iter::from_fn(|| outgoing.try_recv().ok());
-                        let wanted = std::iter::once(next).chain(more).filter(|next| !next.answer.is_closed());
-                        let requests: Vec<_> = wanted.map(|next| exchange.begin(next)).collect();
+                        let requests = exchange.begin_all(next, &mut outgoing);
                         Box::pin(in_time(socket.send(requests))).await.map(|()| None)
                     }
                     None => Err(LinkEnded::Unneeded),

@@ -289,22 +289,35 @@ impl Registrar {
         };
         match self.pool.write_and_notify(write, notify).await {
             Ok(_) => log::info!(user:%, renewal = is_renewal; "a device is registered for the game's pushes"),
-            Err(BundleNotStored::Database(DbError::Conflict)) => {
-                let Ok(device) = serde_json::from_slice(&failed_device) else { return Ok(()) };
-                return self.end_abandoned(&user, &device).await;
-            }
-            Err(error) => {
-                let fault = match error {
-                    BundleNotStored::AwaitsKey => StepFault::CredentialSealed,
-                    BundleNotStored::Database(_) => StepFault::NotStored,
-                };
-                log::warn!(user:%; "a registered bundle was not stored: {error}");
-                let failure = StepFailure { step: RegistrationStep::Credential, fault, answer: None };
-                let Ok(device) = serde_json::from_slice(&failed_device) else { return Ok(()) };
-                return self.fail(failed_row, device, failure).await;
-            }
+            Err(error) => return self.credential_not_stored(error, failed_row, &failed_device).await,
         }
         Ok(())
+    }
+
+    /// The bundle of this device, which is JSON, was not stored: its row was deleted or is of another login by now, or the
+    /// step has failed.
+    async fn credential_not_stored(
+        &self,
+        error: BundleNotStored,
+        row: PushRegistration,
+        device: &[u8],
+    ) -> Result<(), DbError> {
+        let fault = match error {
+            BundleNotStored::Database(DbError::Conflict) => None,
+            BundleNotStored::AwaitsKey => Some(StepFault::CredentialSealed),
+            BundleNotStored::Database(_) => Some(StepFault::NotStored),
+        };
+        if fault.is_some() {
+            log::warn!(user:% = row.user_id; "a registered bundle was not stored: {error}");
+        }
+        let Ok(device) = serde_json::from_slice(device) else { return Ok(()) };
+        match fault {
+            None => self.end_abandoned(&row.user_id, &device).await,
+            Some(fault) => {
+                let failure = StepFailure { step: RegistrationStep::Credential, fault, answer: None };
+                self.fail(row, device, failure).await
+            }
+        }
     }
 
     /// Stores the failure. What may pass is tried again: with renewal until the token of the account ends, otherwise as

@@ -142,19 +142,9 @@ fn wrong_method(allowed: &'static str) -> Route {
 async fn upgrade_service(
     context: Arc<ListenerContext>,
 ) -> Result<impl Service<(Request, Framed<HttpStream, h1::Codec>), Response = (), Error = actix_web::Error>, ()> {
-    let hub = &context.hub;
-    let servers = hub.clone().recipient();
     let sockets = Sockets::start(context.health.sent.of_new_thread());
-    let (commands, acknowledgements) = (hub.clone().recipient(), hub.clone().recipient());
-    let worker = RelayWorker::new(
-        context.clock.clone(),
-        context.catalogue.clone(),
-        servers,
-        commands,
-        acknowledgements,
-        context.toggles.clone(),
-        sockets,
-    );
+    let (clock, catalogue, hub) = (context.clock.clone(), context.catalogue.clone(), context.hub.clone().into());
+    let worker = RelayWorker::new(clock, catalogue, hub, context.toggles.clone(), sockets);
     let service = map_config(app(context), |()| AppConfig::default()).into_factory().new_service(()).await?;
     let service = Rc::new(service);
     Ok(fn_service(move |(request, framed): (Request, Framed<HttpStream, h1::Codec>)| {

@@ -11,7 +11,7 @@ use crate::{
     db::{
         PURGE_BATCH,
         alarms::{alarm_ledger, incidents, spoken_alarms},
-        alias_answers, chat_lines, chat_links, daily_counts,
+        alias_answers, bot_links, chat_lines, daily_counts,
         engine::{error::DbError, pool::Db, query_failures::log_failure},
         failed_pushes, guests, idempotency_keys, map_notes, maps,
         money::{payment_events, refund_attempts},
@@ -65,7 +65,7 @@ pub static RULES: &[RetentionRule] = &[
         || format!("{} after sign-in, {} after the last use", days(SESSION), days(IDLE_SESSION)),
         &[sessions::purge],
     ),
-    rule("pairing codes, codes that link chat accounts", code_minutes, &[pairing_codes::purge, chat_links::purge]),
+    rule("pairing codes, codes that link chat accounts", code_minutes, &[pairing_codes::purge, bot_links::purge]),
     rule(
         "invitations by link",
         || format!("{INVITE_DAYS} days, and {} as expired", days(EXPIRED_INVITE)),

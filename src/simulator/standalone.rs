@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     chat::ChatService,
@@ -94,6 +94,9 @@ fn next_steps(env_file: Option<&Path>) {
     }
 }
 
+/// SteamID64 of the player who is paired.
+const PLAYER: u64 = TEAM[0].0;
+
 /// The id of the game server at the player-statistics service.
 pub const STATS_SERVER: &str = "7001";
 
@@ -112,79 +115,107 @@ pub fn persons() -> Vec<Person> {
 /// and `registration` (host and port), `playerId` (decimal text), `playerToken`, `androidId` and `securityToken` (decimal texts),
 /// `caFile` (null without `ca_file` and `env_file`), and `devices` (entity id and name of each).
 pub async fn simulate(options: SimulateOptions) -> io::Result<()> {
-    let listen = |port| SocketAddr::new(options.listen_ip, port);
-    let clock = Clock::system();
-    let world = SimulatedWorld::new(options.seed, clock.now());
-    let name = world.info().name;
-    let devices: Vec<_> = world.devices().map(|(id, name, _)| (id, name.to_owned())).collect();
-    let time_scale = if options.still { 0.0 } else { 1.0 };
-    let game = GameServerOptions { listen: listen(options.game_port), time_scale, ..GameServerOptions::new(world) };
-    let game = GameServer::start(game).await?;
-    let identity =
-        IdentityProvider::start(listen(options.identity_port), persons(), clock.clone(), Random::system()).await?;
-    let account = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
-    let authority = CertificateAuthority::kept(&options.data_dir)?;
-    let push = PushService::start_as(authority, listen(options.push_port), vec![account], clock.clone()).await?;
-    let push = Arc::new(push);
-
-    let player = TEAM[0].0;
-    game.push_through(push.clone(), &name, HashMap::from([(player, DEMO_ANDROID_ID)]));
-    game.pair(player, &devices.iter().map(|(id, _)| *id).collect::<Vec<_>>());
-
-    let listed = ListedGame::at(STATS_SERVER, &name, game.addr());
-    let (stats_listen, players) = (listen(options.player_stats_port), regulars(STATS_SERVER));
-    let player_stats = PlayerStatsService::start(stats_listen, vec![listed], players, clock.clone()).await?;
-    let payments = PaymentService::start(listen(options.payments_port), clock.clone(), Random::system()).await?;
-    payments.set_webhook(options.webhook_url);
-    let (sites_listen, random) = (listen(options.registration_port), Random::system());
-    let sites = RegistrationSites::start(sites_listen, &identity, push.clone(), clock.clone(), random).await?;
-    let chat = ChatService::start(listen(options.chat_port), clock).await?;
-    chat.set_interactions(options.interactions_url);
-
+    let neighbours = SimulatedNeighbours::start(&options).await?;
     // A service cannot trust the push service without its certificate.
     let kept = || options.env_file.as_ref().map(|_| options.data_dir.join("push-ca.pem"));
     let ca_file = options.ca_file.clone().or_else(kept).map(std::path::absolute).transpose()?;
     if let Some(path) = &ca_file {
-        tokio::fs::write(path, push.ca_pem()).await?;
+        tokio::fs::write(path, neighbours.push.ca_pem()).await?;
     }
     if let Some(path) = &options.env_file {
-        let mut settings = vec![
-            ("IDENTITY_LOGIN_URL", identity.login_url()),
-            ("IDENTITY_CLAIMED_ID_PREFIX", identity.claimed_id_prefix()),
-            ("PLATFORM_API_URL", identity.platform_api_url()),
-            ("PLATFORM_AVATAR_URL", identity.avatar_url()),
-            // With any key the service looks profiles up.
-            ("PLATFORM_API_KEY", "simulated".to_owned()),
-            ("PLAYER_STATS_URL", player_stats.url()),
-            ("ALLOW_PRIVATE_GAME_SERVERS", "true".to_owned()),
-        ];
-        settings.extend(payments.settings());
-        settings.extend(chat.settings());
-        settings.extend(sites.settings());
-        if let Some(ca_file) = &ca_file {
-            settings.push(("PUSH_ADDRESS", push.addr().to_string()));
-            settings.push(("EXTRA_CA_FILE", ca_file.display().to_string()));
-        }
+        let settings = neighbours.settings(ca_file.as_deref());
         let text: String = settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
         tokio::fs::write(path, text).await?;
     }
-    let named = devices.iter().map(|(id, name)| json!({ "entityId": id.to_string(), "name": name }));
-    let line = json!({
-        "game": game.addr().to_string(),
-        "identity": identity.addr().to_string(),
-        "push": push.addr().to_string(),
-        "playerStats": player_stats.addr().to_string(),
-        "payments": payments.addr().to_string(),
-        "chat": chat.addr().to_string(),
-        "registration": sites.addr().to_string(),
-        "playerId": player.to_string(),
-        "playerToken": DEMO_TOKEN,
-        "androidId": DEMO_ANDROID_ID.to_string(),
-        "securityToken": DEMO_SECURITY_TOKEN.to_string(),
-        "caFile": ca_file,
-        "devices": named.collect::<Vec<_>>(),
-    });
-    println!("{line}");
+    println!("{}", neighbours.line(ca_file.as_deref()));
     next_steps(options.env_file.as_deref());
     tokio::signal::ctrl_c().await
+}
+
+/// The neighbours, which all accept connections.
+struct SimulatedNeighbours {
+    /// Entity id and name.
+    devices: Vec<(u64, String)>,
+    game: GameServer,
+    identity: IdentityProvider,
+    push: Arc<PushService>,
+    player_stats: PlayerStatsService,
+    payments: PaymentService,
+    sites: RegistrationSites,
+    chat: ChatService,
+}
+
+impl SimulatedNeighbours {
+    async fn start(options: &SimulateOptions) -> io::Result<Self> {
+        let listen = |port| SocketAddr::new(options.listen_ip, port);
+        let clock = Clock::system();
+        let world = SimulatedWorld::new(options.seed, clock.now());
+        let name = world.info().name;
+        let devices: Vec<_> = world.devices().map(|(id, name, _)| (id, name.to_owned())).collect();
+        let time_scale = if options.still { 0.0 } else { 1.0 };
+        let game = GameServerOptions { listen: listen(options.game_port), time_scale, ..GameServerOptions::new(world) };
+        let game = GameServer::start(game).await?;
+        let identity =
+            IdentityProvider::start(listen(options.identity_port), persons(), clock.clone(), Random::system()).await?;
+        let account = (DEMO_ANDROID_ID, DEMO_SECURITY_TOKEN);
+        let authority = CertificateAuthority::kept(&options.data_dir)?;
+        let push = PushService::start_as(authority, listen(options.push_port), vec![account], clock.clone()).await?;
+        let push = Arc::new(push);
+
+        game.push_through(push.clone(), &name, HashMap::from([(PLAYER, DEMO_ANDROID_ID)]));
+        game.pair(PLAYER, &devices.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+
+        let listed = ListedGame::at(STATS_SERVER, &name, game.addr());
+        let (stats_listen, players) = (listen(options.player_stats_port), regulars(STATS_SERVER));
+        let player_stats = PlayerStatsService::start(stats_listen, vec![listed], players, clock.clone()).await?;
+        let payments = PaymentService::start(listen(options.payments_port), clock.clone(), Random::system()).await?;
+        payments.set_webhook(options.webhook_url.clone());
+        let (sites_listen, random) = (listen(options.registration_port), Random::system());
+        let sites = RegistrationSites::start(sites_listen, &identity, push.clone(), clock.clone(), random).await?;
+        let chat = ChatService::start(listen(options.chat_port), clock).await?;
+        chat.set_interactions(options.interactions_url.clone());
+        Ok(Self { devices, game, identity, push, player_stats, payments, sites, chat })
+    }
+
+    /// The settings with which a service uses them.
+    fn settings(&self, ca_file: Option<&Path>) -> Vec<(&'static str, String)> {
+        let mut settings = vec![
+            ("IDENTITY_LOGIN_URL", self.identity.login_url()),
+            ("IDENTITY_CLAIMED_ID_PREFIX", self.identity.claimed_id_prefix()),
+            ("PLATFORM_API_URL", self.identity.platform_api_url()),
+            ("PLATFORM_AVATAR_URL", self.identity.avatar_url()),
+            // With any key the service looks profiles up.
+            ("PLATFORM_API_KEY", "simulated".to_owned()),
+            ("PLAYER_STATS_URL", self.player_stats.url()),
+            ("ALLOW_PRIVATE_GAME_SERVERS", "true".to_owned()),
+        ];
+        settings.extend(self.payments.settings());
+        settings.extend(self.chat.settings());
+        settings.extend(self.sites.settings());
+        if let Some(ca_file) = ca_file {
+            settings.push(("PUSH_ADDRESS", self.push.addr().to_string()));
+            settings.push(("EXTRA_CA_FILE", ca_file.display().to_string()));
+        }
+        settings
+    }
+
+    /// The line for programs.
+    fn line(&self, ca_file: Option<&Path>) -> Value {
+        let named = self.devices.iter().map(|(id, name)| json!({ "entityId": id.to_string(), "name": name }));
+        json!({
+            "game": self.game.addr().to_string(),
+            "identity": self.identity.addr().to_string(),
+            "push": self.push.addr().to_string(),
+            "playerStats": self.player_stats.addr().to_string(),
+            "payments": self.payments.addr().to_string(),
+            "chat": self.chat.addr().to_string(),
+            "registration": self.sites.addr().to_string(),
+            "playerId": PLAYER.to_string(),
+            "playerToken": DEMO_TOKEN,
+            "androidId": DEMO_ANDROID_ID.to_string(),
+            "securityToken": DEMO_SECURITY_TOKEN.to_string(),
+            "caFile": ca_file,
+            "devices": named.collect::<Vec<_>>(),
+        })
+    }
 }

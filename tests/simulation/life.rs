@@ -97,9 +97,7 @@ impl Running {
             RelayWorker::new(
                 world.clock.clone(),
                 self.context.catalogue.clone(),
-                self.hub.clone().recipient(),
-                self.hub.clone().recipient(),
-                self.hub.clone().recipient(),
+                self.hub.clone().into(),
                 ToggleBudgets::new(RequestBudgets::new(TOGGLE, &world.clock)),
                 Sockets::start(Arc::default()),
             )

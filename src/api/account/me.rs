@@ -17,7 +17,7 @@ use crate::{
         },
     },
     db::{
-        chat_links,
+        bot_links,
         engine::{error::DbError, pool::Db},
         money::tiers::{self, TierUse},
         users::{self, PreferenceChange, User},
@@ -153,7 +153,7 @@ impl Standing {
         Ok(Self {
             effective: tiers::effective_of(db, user, now)?,
             used: tiers::used(db, user, now)?,
-            chat_linked: !chat_links::linked(db, slice::from_ref(user))?.is_empty(),
+            chat_linked: !bot_links::linked(db, slice::from_ref(user))?.is_empty(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The data stored about the signed-in user: `/me/export`, and its erasure, `DELETE /me`.
 
+use actix::Addr;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::header::{self, ContentDisposition, DispositionParam, DispositionType},
@@ -35,7 +36,7 @@ use crate::{
     },
     domain::ids::{SessionId, UserId},
     push::worker::{CredentialChanged, ServersChanged},
-    relay::hub::{AccessChanged, AcknowledgementsErased, NotesChanged, ServerRemoved, ToConnection, UserErased},
+    relay::hub::{AccessChanged, AcknowledgementsErased, Hub, NotesChanged, ServerRemoved, ToConnection, UserErased},
 };
 
 /// Most attempts of an erasure, repeated after a new checkout or while another transaction has what it locks.
@@ -282,26 +283,31 @@ async fn erase_once(
         let ErasureAttempt::Erased(erased) = attempt else { return };
         // On the database's thread, which cannot be stopped: a client that leaves must not keep the user off the list.
         notes.end(&data_dir, &id, now);
-        let Erased { servers, shared, acknowledged, notes, emergencies, .. } = erased;
-        channels.orphaned.add(emergencies.iter().cloned());
+        channels.orphaned.add(erased.emergencies.iter().cloned());
         channels.early_alarms.changes.end(EndedWay::User(id.clone()));
-        hub.do_send(UserErased { user: id.clone() });
-        for server in servers {
-            hub.do_send(ServerRemoved { server: server.clone() });
-        }
-        for (server, note) in notes {
-            let message = NotesChanged { deleted: Some(note.clone()) };
-            hub.do_send(ToConnection { server: server.clone(), message });
-        }
-        for server in shared {
-            hub.do_send(AccessChanged { server: server.clone() });
-        }
-        for server in acknowledged {
-            let message = AcknowledgementsErased { user: id.clone() };
-            hub.do_send(ToConnection { server: server.clone(), message });
-        }
+        announce(&hub, &id, erased);
         push.do_send(CredentialChanged { user: id.clone() });
         push.do_send(ServersChanged { user: id });
     };
     context.pool.write_and_notify(erase, notify).await
+}
+
+/// Sends the hub what the erasure of this user has changed.
+fn announce(hub: &Addr<Hub>, user: &UserId, erased: &Erased) {
+    let Erased { servers, shared, acknowledged, notes, .. } = erased;
+    hub.do_send(UserErased { user: user.clone() });
+    for server in servers {
+        hub.do_send(ServerRemoved { server: server.clone() });
+    }
+    for (server, note) in notes {
+        let message = NotesChanged { deleted: Some(note.clone()) };
+        hub.do_send(ToConnection { server: server.clone(), message });
+    }
+    for server in shared {
+        hub.do_send(AccessChanged { server: server.clone() });
+    }
+    for server in acknowledged {
+        let message = AcknowledgementsErased { user: user.clone() };
+        hub.do_send(ToConnection { server: server.clone(), message });
+    }
 }

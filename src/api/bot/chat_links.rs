@@ -17,7 +17,7 @@ use crate::{
         rate_limits::Guessed,
     },
     crypto::digest::sha256_hex,
-    db::{chat_links, engine::error::DbError},
+    db::{bot_links, engine::error::DbError},
     domain::bot::chat_link::ChatLinkCode,
 };
 
@@ -56,8 +56,8 @@ pub async fn create(
     let hash = sha256_hex(ChatLinkCode::parse(&code).ok_or_else(wrong)?.as_str().as_bytes());
     let id = user.id.clone();
     let linked = context.pool.write(move |db| {
-        let Some(account) = chat_links::take(db, &hash, now)? else { return Ok(false) };
-        chat_links::link(db, &id, &account, now)?;
+        let Some(account) = bot_links::take(db, &hash, now)? else { return Ok(false) };
+        bot_links::link(db, &id, &account, now)?;
         Ok(true)
     });
     let linked = linked.await;
@@ -84,5 +84,5 @@ pub async fn delete(
     SessionUser { user, .. }: SessionUser,
     context: web::Data<ApiContext>,
 ) -> Result<HttpResponse, ApiError> {
-    Done::if_found(context.pool.write(move |db| chat_links::unlink(db, &user.id)).await?)
+    Done::if_found(context.pool.write(move |db| bot_links::unlink(db, &user.id)).await?)
 }

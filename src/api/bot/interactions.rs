@@ -18,7 +18,7 @@ use crate::{
     },
     crypto::{digest::sha256_hex, interaction_signature, webhook_signature::SignatureFault},
     db::{
-        access, chat_links,
+        access, bot_links,
         engine::{error::DbError, pool::Db},
         paired_servers::PairedServer,
         stores,
@@ -26,11 +26,13 @@ use crate::{
     domain::{
         access::Role,
         bot::{
+            bot_messages::BotMessages,
+            bot_reply::BotReply,
             chat_commands::BotCommand,
             chat_interaction::{self, Interaction},
             chat_link::ChatLinkCode,
         },
-        chat_answers::{self, BotMessages, BotReply},
+        chat_answers,
         ids::{ChatUserId, GameServerId, UserId},
         items::Catalogue,
         shop::Shop,
@@ -119,7 +121,7 @@ async fn in_time(reply: impl Future<Output = Result<BotReply, DbError>>) -> BotR
 async fn ask_servers(context: &ApiContext, by: ChatUserId, command: CommandWord) -> Result<BotReply, DbError> {
     let read = move |db: &mut Db| {
         let messages = BotMessages::new(store(db, StoreName::Messages)?);
-        let user = chat_links::user_of(db, &by)?;
+        let user = bot_links::user_of(db, &by)?;
         let servers = user.map(|user| access::servers_of(db, &user)).transpose()?;
         Ok((messages, servers))
     };
@@ -159,14 +161,14 @@ impl AskedCommand {
                 chat_answers::faq(&messages, &store(db, StoreName::Faq)?, question.as_deref())
             }
             BotCommand::Item { item } => chat_answers::item(&messages, &self.catalogue, item),
-            BotCommand::Price { item } => match chat_links::user_of(db, &self.by)? {
+            BotCommand::Price { item } => match bot_links::user_of(db, &self.by)? {
                 Some(user) => chat_answers::price(&messages, &self.catalogue, item, &self.offers(db, &user)?),
                 None => messages.not_linked(),
             },
             // Answered by the game connections.
             BotCommand::Ask(_) => messages.unavailable(),
             BotCommand::Link => {
-                chat_links::issue(db, &self.by, &sha256_hex(self.code.as_str().as_bytes()), self.now)?;
+                bot_links::issue(db, &self.by, &sha256_hex(self.code.as_str().as_bytes()), self.now)?;
                 messages.code(self.code.as_str(), &self.frontend)
             }
         })

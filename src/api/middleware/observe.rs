@@ -112,11 +112,7 @@ async fn observed(
     if response.response().extensions().contains::<FileOfAPage>() {
         remove_headers_of_calls(response.headers_mut());
     }
-    let bytes = match response.response().body().size() {
-        BodySize::Sized(bytes) => Some(bytes),
-        BodySize::None => Some(0),
-        BodySize::Stream => None,
-    };
+    let bytes = length(response.response().body().size());
     // The refusal has its line, or its kind has enough of them; a proxy asks for the health once a second.
     if is_noted || (status.is_success() && route.as_deref() == Some("/health")) {
         return Ok(response);
@@ -129,6 +125,15 @@ async fn observed(
         "request"
     );
     Ok(response)
+}
+
+/// None if it is not known before the end.
+fn length(body: BodySize) -> Option<u64> {
+    match body {
+        BodySize::Sized(bytes) => Some(bytes),
+        BodySize::None => Some(0),
+        BodySize::Stream => None,
+    }
 }
 
 fn is_https(base: &BaseUrl) -> bool {

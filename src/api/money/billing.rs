@@ -19,7 +19,7 @@ use crate::{
         },
     },
     billing::{
-        checkout::{self, CheckoutError, OpenedPage},
+        checkout::{self, CheckoutError, OpenedPage, PageRequest},
         context::BillingContext,
         sync,
     },
@@ -121,7 +121,9 @@ pub async fn create_checkout(
     let fresh = context.random.hex::<16>();
     let step = async |key: Option<&str>| Ok(key.map_or(fresh, str::to_owned));
     let call = move |key: String| async move {
-        let page = checkout::open_page(&billing, &user, &wanted, &context.settings.urls.frontend, &key).await?;
+        let frontend = &context.settings.urls.frontend;
+        let request = PageRequest { user: &user, wanted: &wanted, frontend, key: &key };
+        let page = checkout::open_page(&billing, request).await?;
         log::info!(user:% = user.id, tier = tier.word(), interval = plan.interval.word(); "the page of a plan was opened");
         let (id, url) = match page {
             OpenedPage::Checkout(OpenedCheckout { id, url }) => (id, url),

@@ -3,7 +3,11 @@
 //! Most are read on request; frequent events are counted where they happen, without a lock. No label names a user, a
 //! server or anything else of which there may be any number.
 
-use std::{io, sync::OnceLock, time::Duration};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -20,6 +24,7 @@ use crate::{
     api::{
         account::sign_in,
         answer::error::{ApiError, Problem},
+        caches::service_health::WriteState,
         context::{ACTOR_DEADLINE, ApiContext},
         middleware::route_class,
         operation::{
@@ -37,7 +42,10 @@ use crate::{
             alarm_ledger::{self, Tally},
             incidents,
         },
-        engine::pool::{Db, PoolLoad},
+        engine::{
+            error::DbError,
+            pool::{Db, PoolLoad},
+        },
         files::{journal, last_backup},
         notices::waiting_notices::{self, WaitingNotices},
     },
@@ -51,7 +59,7 @@ use crate::{
     ownership::{NodeFigures, Ownership},
     panics,
     push::failure::FAULTS,
-    relay::hub::SendTotals,
+    relay::hub::{LinkCounts, SendTotals},
     vault,
 };
 
@@ -239,6 +247,18 @@ struct StoredFigures {
     older_secrets: i64,
 }
 
+impl StoredFigures {
+    fn read(db: &mut Db, key_version: i32) -> Result<Self, DbError> {
+        Ok(Self {
+            tally: alarm_ledger::tally(db)?,
+            incidents: incidents::tally(db)?,
+            oldest_unheard: incidents::oldest_unheard(db)?,
+            waiting_messages: waiting_notices::read(db)?,
+            older_secrets: vault::count_older(db, key_version)?,
+        })
+    }
+}
+
 /// Metrics of the service. With `METRICS_TOKEN` from everywhere, and then only with `Authorization: Bearer`; without, in
 /// development and from this machine only, otherwise there is no such route.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
@@ -254,15 +274,7 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     }
     let recorder = recorder().ok_or(ApiError::NotFound)?;
     let key_version = context.keys.vault.key_version();
-    let read = move |db: &mut Db| {
-        Ok(StoredFigures {
-            tally: alarm_ledger::tally(db)?,
-            incidents: incidents::tally(db)?,
-            oldest_unheard: incidents::oldest_unheard(db)?,
-            waiting_messages: waiting_notices::read(db)?,
-            older_secrets: vault::count_older(db, key_version)?,
-        })
-    };
+    let read = move |db: &mut Db| StoredFigures::read(db, key_version);
     let (started_at, data_dir, now) =
         (context.health.started_at, context.settings.data_dir.clone(), context.clock.now());
     // A part that does not answer keeps its last values, and nothing else waits for it.
@@ -280,20 +292,8 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     for part in UNMEASURED {
         gauge!("companion_warning", "part" => part).set(f64::from(warnings.iter().any(|warning| warning.path == part)));
     }
-    let (backed_up, refused) = files.map_or((None, None), |(backed_up, refused)| {
-        let backed_up = match backed_up {
-            // As if there were none.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Some(None),
-            backed_up => backed_up.ok(),
-        };
-        (backed_up, refused.ok())
-    });
-    if let Some(backed_up) = backed_up {
-        let seconds = backed_up.map_or(0.0, |at| at.timestamp() as f64);
-        gauge!("companion_last_backup_timestamp_seconds").set(seconds);
-    }
-    if let Some(refused) = refused {
-        gauge!("companion_alarms_refused_bytes").set(refused as f64);
+    if let Ok((backed_up, refused)) = files {
+        report_files(backed_up, refused);
     }
     report_sent(&context.health.relay_health.sent.totals());
     report_node(context.health.ownership.as_ref().map(Ownership::figures));
@@ -302,27 +302,12 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
     gauge!("companion_client_connections").set(open as f64);
     gauge!("companion_client_connections_limit").set(limit as f64);
     if let Ok(links) = links {
-        report_states("companion_links", &links.by_state);
-        gauge!("companion_snapshot_age_seconds", "of" => "oldest").set(links.oldest_state);
-        gauge!("companion_snapshot_age_seconds", "of" => "mean").set(links.mean_state);
-        gauge!("companion_request_budget_ratio", "of" => "least").set(links.least_budget);
-        gauge!("companion_request_budget_ratio", "of" => "mean").set(links.mean_budget);
-        gauge!("companion_links_shared").set(links.shared as f64);
-        report_states("companion_link_slots", &[("open", links.slots.open), ("waiting", links.slots.waiting)]);
+        report_links(&links);
     }
     if let Ok(push) = push {
         report_states("companion_push_sessions", &push);
     }
-    let PoolLoad { open, busy, waiting } = context.pool.load();
-    report_states("companion_database_connections", &[("open", open), ("busy", busy)]);
-    gauge!("companion_database_queries_waiting").set(waiting as f64);
-    if let Ok(written) = written {
-        gauge!("companion_database_up").set(f64::from(written.serves() && written.takes_alarms()));
-        gauge!("companion_database_intact").set(f64::from(context.is_intact(&written)));
-        if let Some(free) = written.free {
-            gauge!("companion_disk_free_bytes").set(free as f64);
-        }
-    }
+    report_database(&context, written.ok());
     let waited = context.health.journal.oldest_wait().unwrap_or_default().as_secs_f64();
     // While the database fails, nothing says what is due.
     let failing = context.services.channels.failing_for().num_milliseconds() as f64 / 1_000.0;
@@ -336,6 +321,45 @@ pub async fn metrics(request: HttpRequest, context: web::Data<ApiContext>) -> Re
         }
     }
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(recorder.render()))
+}
+
+fn report_files(backed_up: io::Result<Option<Timestamp>>, refused: io::Result<u64>) {
+    let backed_up = match backed_up {
+        // As if there were none.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+        backed_up => backed_up,
+    };
+    if let Ok(backed_up) = backed_up {
+        let seconds = backed_up.map_or(0.0, |at| at.timestamp() as f64);
+        gauge!("companion_last_backup_timestamp_seconds").set(seconds);
+    }
+    if let Ok(refused) = refused {
+        gauge!("companion_alarms_refused_bytes").set(refused as f64);
+    }
+}
+
+fn report_links(links: &LinkCounts) {
+    report_states("companion_links", &links.by_state);
+    gauge!("companion_snapshot_age_seconds", "of" => "oldest").set(links.oldest_state);
+    gauge!("companion_snapshot_age_seconds", "of" => "mean").set(links.mean_state);
+    gauge!("companion_request_budget_ratio", "of" => "least").set(links.least_budget);
+    gauge!("companion_request_budget_ratio", "of" => "mean").set(links.mean_budget);
+    gauge!("companion_links_shared").set(links.shared as f64);
+    report_states("companion_link_slots", &[("open", links.slots.open), ("waiting", links.slots.waiting)]);
+}
+
+/// `written`: what it takes; none if that is not known now.
+fn report_database(context: &ApiContext, written: Option<Arc<WriteState>>) {
+    let PoolLoad { open, busy, waiting } = context.pool.load();
+    report_states("companion_database_connections", &[("open", open), ("busy", busy)]);
+    gauge!("companion_database_queries_waiting").set(waiting as f64);
+    if let Some(written) = written {
+        gauge!("companion_database_up").set(f64::from(written.serves() && written.takes_alarms()));
+        gauge!("companion_database_intact").set(f64::from(context.is_intact(&written)));
+        if let Some(free) = written.free {
+            gauge!("companion_disk_free_bytes").set(free as f64);
+        }
+    }
 }
 
 /// A process that serves alone has them, too: alert rules read them.

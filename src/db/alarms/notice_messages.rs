@@ -13,7 +13,7 @@ use crate::{
         engine::{error::DbError, pool::Db, prelude::*},
         notices::{
             channels::{self, StoredChannel},
-            count_updates::{self, UPDATED},
+            count_updates::{self, ReplacedMessage, UPDATED},
             notice_queue::{ACKNOWLEDGED, DeliveryEnd, NoticeDelivery, NoticeDeliveryState, NoticeKey},
         },
         paired_servers::{self, PairedServer},
@@ -23,7 +23,7 @@ use crate::{
         channels::{
             channel_lane::{ChannelLane, LaneLoad},
             escalation::QUIET_AFTER,
-            user_channel::{ChannelFault, ChannelState},
+            user_channel::{ChannelFault, ChannelKind, ChannelState},
         },
         ids::ServerId,
         time::Timestamp,
@@ -167,70 +167,99 @@ fn sendable(db: &mut Db, due: Vec<NoticeDelivery>, now: Timestamp) -> Result<Due
     if due.is_empty() {
         return Ok(DueMessages::default());
     }
-    let keys: BTreeSet<NoticeKey> = due.iter().map(NoticeDelivery::key).collect();
-    let rows = notice_subjects::rows(db, &keys)?;
-    let concerns = notice_subjects::concerns(db, &rows, now)?;
-    let ids: Vec<&str> = due.iter().map(|delivery| delivery.channel_id.as_str()).collect();
-    let channels = channels::get_all(db, &ids)?;
-    let channels: HashMap<String, StoredChannel> =
-        channels.into_iter().map(|channel| (channel.id.clone(), channel)).collect();
-    let acknowledged: HashSet<NoticeKey> =
-        due.iter().filter(|one| one.is_acknowledgement()).map(NoticeDelivery::key).collect();
-    let of_acknowledged: Vec<NoticeRow> =
-        rows.iter().filter(|row| acknowledged.contains(&row.key())).cloned().collect();
-    let acknowledged = notice_subjects::acknowledged(db, &of_acknowledged)?;
-    let may_be_kept = |delivery: &&NoticeDelivery| {
-        let kind = channels.get(&delivery.channel_id).and_then(|channel| channel.kind().ok());
-        let is_over = !delivery.is_aside() && !concerns.contains_key(&delivery.key());
-        is_over && kind.is_some_and(|kind| kind.keeps(delivery.queued_at, now))
-    };
-    let kept = kept(db, &due.iter().filter(may_be_kept).collect::<Vec<_>>(), &rows)?;
-    let taken = count_updates::replaced(db, &due)?;
-    let parts = incidents::parts(db, &due.iter().map(|delivery| delivery.incident_id.as_str()).collect())?;
-    let notices: HashMap<NoticeKey, NoticeRow> = rows.into_iter().map(|row| (row.key(), row)).collect();
-    let servers: BTreeSet<&str> = notices.values().map(|notice| notice.server_id.as_str()).collect();
-    let servers: HashMap<ServerId, PairedServer> =
-        paired_servers::get_all(db, &servers)?.into_iter().map(|server| (server.id.clone(), server)).collect();
+    let sources = MessageSources::read(db, &due, now)?;
     let mut messages = DueMessages::default();
     for delivery in due {
-        let key = delivery.key();
-        let channel = channels.get(&delivery.channel_id);
-        let replaced = taken.get(&delivery.id);
-        let concern = match delivery.round {
-            UPDATED => concerns.get(&key).filter(|concern| {
-                let kind = channel.and_then(|channel| channel.kind().ok());
-                replaced.is_some_and(|replaced| {
-                    concern.has_rung_since(replaced.taken_at) && kind.is_some_and(|kind| replaced.can_be(kind))
-                })
-            }),
-            ACKNOWLEDGED => acknowledged.get(&key).filter(|_| {
-                let kind = channel.and_then(|channel| channel.kind().ok());
-                let is_kept = kind.is_some_and(|kind| kind.keeps(delivery.queued_at, now));
-                is_kept || now < delivery.queued_at + QUIET_AFTER
-            }),
-            _ => concerns.get(&key).or_else(|| kept.get(&delivery.id)),
-        };
-        let server = notices.get(&key).and_then(|notice| servers.get(&ServerId::from(notice.server_id.as_str())));
-        match (concern, channel, server) {
-            (Some(NoticeConcern { subject, role }), Some(channel), Some(server)) => {
-                let (channel, subject) = (channel.clone(), subject.clone());
-                let server_name = server.name_for(*role).to_owned();
-                let replaces = replaced.and_then(|replaced| replaced.receipt.clone());
-                let parts = parts.get(&delivery.incident_id).cloned().unwrap_or_default();
-                messages.sendable.push(SendableMessage {
-                    delivery,
-                    channel,
-                    server: server.id.clone(),
-                    server_name,
-                    subject,
-                    replaces,
-                    parts,
-                });
-            }
-            _ => messages.over.push(delivery.id),
+        match sources.message(delivery, now) {
+            Ok(message) => messages.sendable.push(message),
+            Err(id) => messages.over.push(id),
         }
     }
     Ok(messages)
+}
+
+/// All that messages are made of.
+struct MessageSources {
+    concerns: HashMap<NoticeKey, NoticeConcern>,
+    channels: HashMap<String, StoredChannel>,
+    acknowledged: HashMap<NoticeKey, NoticeConcern>,
+    /// By the message; see [`kept`].
+    kept: HashMap<String, NoticeConcern>,
+    /// By the message that takes its place.
+    replaced: HashMap<String, ReplacedMessage>,
+    /// Incidents that are parts of a raid, by the raid.
+    parts: HashMap<String, Vec<String>>,
+    notices: HashMap<NoticeKey, NoticeRow>,
+    servers: HashMap<ServerId, PairedServer>,
+}
+
+impl MessageSources {
+    fn read(db: &mut Db, due: &[NoticeDelivery], now: Timestamp) -> Result<Self, DbError> {
+        let keys: BTreeSet<NoticeKey> = due.iter().map(NoticeDelivery::key).collect();
+        let rows = notice_subjects::rows(db, &keys)?;
+        let concerns = notice_subjects::concerns(db, &rows, now)?;
+        let ids: Vec<&str> = due.iter().map(|delivery| delivery.channel_id.as_str()).collect();
+        let channels = channels::get_all(db, &ids)?;
+        let channels: HashMap<String, StoredChannel> =
+            channels.into_iter().map(|channel| (channel.id.clone(), channel)).collect();
+        let acknowledged: HashSet<NoticeKey> =
+            due.iter().filter(|one| one.is_acknowledgement()).map(NoticeDelivery::key).collect();
+        let of_acknowledged: Vec<NoticeRow> =
+            rows.iter().filter(|row| acknowledged.contains(&row.key())).cloned().collect();
+        let acknowledged = notice_subjects::acknowledged(db, &of_acknowledged)?;
+        let may_be_kept = |delivery: &&NoticeDelivery| {
+            let kind = channels.get(&delivery.channel_id).and_then(|channel| channel.kind().ok());
+            let is_over = !delivery.is_aside() && !concerns.contains_key(&delivery.key());
+            is_over && kind.is_some_and(|kind| kind.keeps(delivery.queued_at, now))
+        };
+        let kept = kept(db, &due.iter().filter(may_be_kept).collect::<Vec<_>>(), &rows)?;
+        let replaced = count_updates::replaced(db, due)?;
+        let parts = incidents::parts(db, &due.iter().map(|delivery| delivery.incident_id.as_str()).collect())?;
+        let notices: HashMap<NoticeKey, NoticeRow> = rows.into_iter().map(|row| (row.key(), row)).collect();
+        let servers: BTreeSet<&str> = notices.values().map(|notice| notice.server_id.as_str()).collect();
+        let servers: HashMap<ServerId, PairedServer> =
+            paired_servers::get_all(db, &servers)?.into_iter().map(|server| (server.id.clone(), server)).collect();
+        Ok(Self { concerns, channels, acknowledged, kept, replaced, parts, notices, servers })
+    }
+
+    /// The message as it can be sent, or its id if it concerns its user no longer.
+    fn message(&self, delivery: NoticeDelivery, now: Timestamp) -> Result<SendableMessage, String> {
+        let channel = self.channels.get(&delivery.channel_id);
+        let notice = self.notices.get(&delivery.key());
+        let server = notice.and_then(|notice| self.servers.get(&ServerId::from(notice.server_id.as_str())));
+        let kind = channel.and_then(|channel| channel.kind().ok());
+        let (Some(NoticeConcern { subject, role }), Some(channel), Some(server)) =
+            (self.concern(&delivery, kind, now), channel, server)
+        else {
+            return Err(delivery.id);
+        };
+        Ok(SendableMessage {
+            channel: channel.clone(),
+            server: server.id.clone(),
+            server_name: server.name_for(*role).to_owned(),
+            subject: subject.clone(),
+            replaces: self.replaced.get(&delivery.id).and_then(|replaced| replaced.receipt.clone()),
+            parts: self.parts.get(&delivery.incident_id).cloned().unwrap_or_default(),
+            delivery,
+        })
+    }
+
+    /// The concern of a message by a channel of this kind.
+    fn concern(&self, delivery: &NoticeDelivery, kind: Option<ChannelKind>, now: Timestamp) -> Option<&NoticeConcern> {
+        let key = delivery.key();
+        match delivery.round {
+            UPDATED => self.concerns.get(&key).filter(|concern| {
+                self.replaced.get(&delivery.id).is_some_and(|replaced| {
+                    concern.has_rung_since(replaced.taken_at) && kind.is_some_and(|kind| replaced.can_be(kind))
+                })
+            }),
+            ACKNOWLEDGED => self.acknowledged.get(&key).filter(|_| {
+                let is_kept = kind.is_some_and(|kind| kind.keeps(delivery.queued_at, now));
+                is_kept || now < delivery.queued_at + QUIET_AFTER
+            }),
+            _ => self.concerns.get(&key).or_else(|| self.kept.get(&delivery.id)),
+        }
+    }
 }
 
 /// The raids of these messages, which are over, by the message: of those that are sent all the same, because their channel

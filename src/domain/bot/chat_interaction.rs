@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::{bot::chat_commands::BotCommand, chat_answers::BotReply, ids::ChatUserId};
+use crate::domain::{
+    bot::{bot_reply::BotReply, chat_commands::BotCommand},
+    ids::ChatUserId,
+};
 
 /// Kinds of interaction.
 const PING: u64 = 1;

@@ -16,8 +16,8 @@ use super::{
     vocabulary::Vocabulary,
 };
 use crate::domain::{
+    bot::bot_messages::BotMessages,
     channels::escalation::QUIET_AFTER,
-    chat_answers::BotMessages,
     incident::Incident,
     map::NoteCategory,
     plain_text::plain_words,

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 
 use super::{answers::upkeep::device_name, durations};
 use crate::domain::{
-    chat_answers::BotMessages,
+    bot::bot_messages::BotMessages,
     device::{Device, DeviceKind, Reachable},
     time::Timestamp,
 };

@@ -151,13 +151,13 @@ impl ClientSocket {
                 }
                 let toggle = DeviceToggle { device, wish: Wish { value, by: self.user().clone() } };
                 let command = UserCommand { server: server.clone(), toggle };
-                let sent = self.worker.commands.send(command);
+                let sent = self.worker.hub.commands.send(command);
                 self.answer(sent, server, request, ctx);
             }
             ClientMessage::RaidAck { server, incident, request } => {
                 let user = self.user().clone();
                 let command = AcknowledgeRaid { server: server.clone(), user, incident, by_link: false };
-                let sent = self.worker.acknowledgements.send(command);
+                let sent = self.worker.hub.acknowledgements.send(command);
                 self.answer(sent, server, request, ctx);
             }
         }

@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use actix::Recipient;
+use actix::{Actor, Addr, Context, Handler, Recipient};
 
 use crate::{
     catalogue::SharedCatalogue,
@@ -15,6 +15,7 @@ use crate::{
     net::budgets::ToggleBudgets,
     relay::{
         client::{
+            feed::Feed,
             server_lookup::FindServer,
             server_subscription::{MAILBOX, ServerSubscription, Subscription},
             sockets::Sockets,
@@ -27,13 +28,28 @@ use crate::{
 #[derive(Debug)]
 pub struct FindFailed;
 
+/// Messages of sockets that the hub takes.
+pub struct HubRecipients {
+    servers: Recipient<FindServer>,
+    pub commands: Recipient<UserCommand>,
+    pub acknowledgements: Recipient<AcknowledgeRaid>,
+}
+
+impl<A> From<Addr<A>> for HubRecipients
+where
+    A: Actor<Context = Context<A>> + Handler<FindServer> + Handler<UserCommand> + Handler<AcknowledgeRaid>,
+{
+    fn from(hub: Addr<A>) -> Self {
+        let (servers, commands) = (hub.clone().recipient(), hub.clone().recipient());
+        Self { servers, commands, acknowledgements: hub.recipient() }
+    }
+}
+
 /// See the module.
 pub struct RelayWorker {
     pub clock: Clock,
     catalogue: SharedCatalogue,
-    servers: Recipient<FindServer>,
-    pub commands: Recipient<UserCommand>,
-    pub acknowledgements: Recipient<AcknowledgeRaid>,
+    pub hub: HubRecipients,
     pub toggles: ToggleBudgets,
     pub sockets: Rc<Sockets>,
     /// Room of a new subscription for publications; a simulation has little.
@@ -46,18 +62,14 @@ impl RelayWorker {
     pub fn new(
         clock: Clock,
         catalogue: SharedCatalogue,
-        servers: Recipient<FindServer>,
-        commands: Recipient<UserCommand>,
-        acknowledgements: Recipient<AcknowledgeRaid>,
+        hub: HubRecipients,
         toggles: ToggleBudgets,
         sockets: Rc<Sockets>,
     ) -> Rc<Self> {
         Rc::new(Self {
             clock,
             catalogue,
-            servers,
-            commands,
-            acknowledgements,
+            hub,
             toggles,
             sockets,
             mailbox: Cell::new(MAILBOX),
@@ -73,7 +85,7 @@ impl RelayWorker {
         {
             return Ok(Some(known));
         }
-        let found = self.servers.send(FindServer { server: server.clone() }).await;
+        let found = self.hub.servers.send(FindServer { server: server.clone() }).await;
         let Some(found) = found.map_err(|_| FindFailed)?.map_err(|_| FindFailed)? else { return Ok(None) };
         let is_of_now = found.is_of_now;
         let refused = || if is_of_now { Ok(None) } else { Err(FindFailed) };
@@ -85,15 +97,9 @@ impl RelayWorker {
         if !found.allowed.users.contains(user) {
             return refused();
         }
-        let started = ServerSubscription::start(
-            server.clone(),
-            self.clock.clone(),
-            self.catalogue.clone(),
-            found,
-            self.servers.clone(),
-            self.sockets.clone(),
-            self.mailbox.get(),
-        );
+        let feed = Feed::new(server.clone(), self.clock.clone(), self.catalogue.clone());
+        let (servers, sockets) = (self.hub.servers.clone(), self.sockets.clone());
+        let started = ServerSubscription::start(feed, found, servers, sockets, self.mailbox.get());
         let mut subscriptions = self.subscriptions.borrow_mut();
         subscriptions.retain(|_, subscription| subscription.is_live());
         subscriptions.insert(server.clone(), started.clone());

@@ -25,7 +25,7 @@ use crate::{
         client::{
             feed::{Feed, Generation},
             frame_budget::{FrameBudget, Millis, SPAN},
-            patch_log::CatchUp,
+            patch_log::{CatchUp, PatchLog},
         },
         wire::{
             protocol,
@@ -87,6 +87,30 @@ impl View {
     fn unlist(&self, socket: u32) {
         self.feed.idle.of(self.sections).remove(socket);
         self.feed.awaiting_snapshot.remove(socket);
+    }
+
+    /// True if the client has said where it is, and nothing was sent to it since.
+    fn came_back(&self) -> bool {
+        matches!(self.position, ClientPosition::Claimed(_))
+    }
+
+    /// The state that the client lacks. `ahead`: a large patch is no reason for a snapshot, as raids wait for it.
+    fn catch_up(&self, log: &mut PatchLog, ahead: bool, now: Millis) -> CatchUp {
+        let catch_up = self.position.position().map_or(CatchUp::Snapshot, |from| log.since(from, self.sections));
+        match catch_up {
+            // If the smaller snapshot may not come yet: better a large patch than a map that does not move.
+            CatchUp::Patch { large: true, .. } if !ahead && self.snapshot_at(now).is_none() => CatchUp::Snapshot,
+            CatchUp::Nothing if self.came_back() => {
+                CatchUp::Patch { frame: log.unchanged(self.sections), large: false }
+            }
+            // The raid came and went before it was sent.
+            CatchUp::Patch { frame, .. }
+                if !self.came_back() && !self.sections.is_all() && protocol::is_empty_patch(&frame) =>
+            {
+                CatchUp::Nothing
+            }
+            other => other,
+        }
     }
 
     /// When a snapshot may go out; none = now.
@@ -257,29 +281,15 @@ impl SendQueue {
         for offset in 0..self.views.len() {
             let index = (usize::from(self.turn) + offset) % self.views.len();
             let view = &self.views[index];
-            let View { feed, sections, position: has, idle, awaiting_snapshot, .. } = view;
+            let View { feed, sections, idle, awaiting_snapshot, .. } = view;
             let sections = *sections;
             let raids_wait = sections.contains(StateKey::Raids)
                 && self.waiting.as_ref().is_some_and(|waiting| waiting.has_raids_of(feed));
             if ahead && !raids_wait {
                 continue;
             }
-            let (position, came_back) = (has.position(), matches!(has, ClientPosition::Claimed(_)));
             let mut log = feed.log.borrow_mut();
-            let catch_up = position.map_or(CatchUp::Snapshot, |from| log.since(from, sections));
-            let catch_up = match catch_up {
-                // If the smaller snapshot may not come yet: better a large patch than a map that does not move.
-                CatchUp::Patch { large: true, .. } if !ahead && view.snapshot_at(now).is_none() => CatchUp::Snapshot,
-                CatchUp::Nothing if came_back => CatchUp::Patch { frame: log.unchanged(sections), large: false },
-                // The raid came and went before it was sent.
-                CatchUp::Patch { frame, .. }
-                    if !came_back && !sections.is_all() && protocol::is_empty_patch(&frame) =>
-                {
-                    CatchUp::Nothing
-                }
-                other => other,
-            };
-            let (frame, is_snapshot) = match catch_up {
+            let (frame, is_snapshot) = match view.catch_up(&mut log, ahead, now) {
                 CatchUp::Nothing => {
                     feed.idle.of(sections).add(self.number, idle);
                     continue;
@@ -314,29 +324,33 @@ impl SendQueue {
             let receipt = match is_snapshot {
                 _ if !sections.contains(StateKey::Raids) => None,
                 true => feed.snapshot_receipt(),
-                false => (came_back || raids_wait).then(|| feed.return_receipt(now_at)),
+                false => (view.came_back() || raids_wait).then(|| feed.return_receipt(now_at)),
             };
             if raids_wait && let Some(waiting) = &self.waiting {
                 waiting.note_shown(feed);
             }
-            if is_snapshot {
-                self.counts.snapshots.add(1);
-            } else {
-                self.counts.patches.add(1);
-                let is_merged = sections.is_all() && position.is_some_and(|from| from.seq + 1 < reached.seq);
-                self.counts.merged_patches.add(usize::from(is_merged));
-                self.paced = self.paced.max(now) + pace(&mut self.budget, now);
-            }
-            self.budget.record(now, Lane::State);
-            let view = &mut self.views[index];
-            view.position = ClientPosition::Sent(reached);
-            if is_snapshot {
-                view.snapshot_sent = Some(now);
-            }
-            self.turn = (index + 1) as u16;
+            self.record_state(index, is_snapshot, reached, now);
             return Next::Send(QueuedFrame { receipt, ..frame.into() });
         }
         wait.map_or(Next::Idle, Next::At)
+    }
+
+    /// The client of this view is sent a state up to this position; the turn is the next one's.
+    fn record_state(&mut self, index: usize, is_snapshot: bool, reached: Position, now: Millis) {
+        let view = &mut self.views[index];
+        if is_snapshot {
+            self.counts.snapshots.add(1);
+            view.snapshot_sent = Some(now);
+        } else {
+            self.counts.patches.add(1);
+            let from = view.position.position();
+            let is_merged = view.sections.is_all() && from.is_some_and(|from| from.seq + 1 < reached.seq);
+            self.counts.merged_patches.add(usize::from(is_merged));
+            self.paced = self.paced.max(now) + pace(&mut self.budget, now);
+        }
+        self.budget.record(now, Lane::State);
+        view.position = ClientPosition::Sent(reached);
+        self.turn = (index + 1) as u16;
     }
 }
 

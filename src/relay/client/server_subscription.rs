@@ -19,11 +19,9 @@ use tokio::{
 };
 
 use crate::{
-    catalogue::SharedCatalogue,
-    clock::Clock,
     domain::{
         backoff::Backoff,
-        ids::{ServerId, UserId},
+        ids::UserId,
         sections::{Sections, StateKey},
     },
     panics::{self, Part},
@@ -110,16 +108,14 @@ pub struct ServerSubscription {
 impl ServerSubscription {
     /// Starts on this thread, with room for `mailbox` publications. `servers` is asked again if the connection fails.
     pub fn start(
-        server: ServerId,
-        clock: Clock,
-        catalogue: SharedCatalogue,
+        feed: Rc<Feed>,
         found: FoundServer,
         servers: Recipient<FindServer>,
         sockets: Rc<Sockets>,
         mailbox: usize,
     ) -> Rc<Subscription> {
         let subscription = Rc::new(Subscription {
-            feed: Feed::new(server, clock, catalogue),
+            feed,
             watchers: Watchers::new(found.allowed),
             source: RefCell::new(found.feed),
             ended: Cell::new(false),
@@ -365,7 +361,10 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
-    use crate::{domain::time::Timestamp, net::Memory, relay::client::server_lookup::FindError};
+    use crate::{
+        catalogue::SharedCatalogue, clock::Clock, domain::time::Timestamp, net::Memory,
+        relay::client::server_lookup::FindError,
+    };
 
     /// A game connection that keeps its subscriber, and finds no other.
     struct SubscriberKeeper(Rc<RefCell<Option<Recipient<Publication>>>>);
@@ -423,9 +422,8 @@ mod tests {
         let allowed = AllowedUsers { version: 1, users, ..AllowedUsers::default() };
         let found = FoundServer { feed: source.clone().into(), allowed, is_of_now: true };
         let (clock, sockets) = (Clock::simulated(Timestamp::UNIX_EPOCH), Sockets::start(Arc::default()));
-        let (servers, catalogue) = (source.clone().recipient(), SharedCatalogue::default());
-        let subscription =
-            ServerSubscription::start("one".into(), clock, catalogue, found, servers, sockets.clone(), MAILBOX);
+        let (servers, feed) = (source.clone().recipient(), Feed::new("one".into(), clock, SharedCatalogue::default()));
+        let subscription = ServerSubscription::start(feed, found, servers, sockets.clone(), MAILBOX);
         let watch = || {
             let (ours, client) = Memory::pair(1 << 20);
             let socket = sockets.open("alice".into(), ours.into(), false);

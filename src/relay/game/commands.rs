@@ -12,9 +12,9 @@ use tokio::{
 use crate::{
     db::alarms::incidents::StoredIncident,
     domain::{
+        bot::bot_messages::BotMessages,
         channels::user_channel::ChannelFault,
         chat::StoredLine,
-        chat_answers::BotMessages,
         device::{DeviceKind, DeviceReport},
         ids::{PlatformId, ServerId, UserId},
         team_command::settings::CommandWord,

@@ -1,8 +1,6 @@
 //! Actor: one paired game server. Started by the hub, on one of the threads for game links; receives what its
 //! [`PooledLink`] learns, keeps the [`LiveState`](crate::relay::state::live_state::LiveState), and publishes what
 //! follows. Stops when the paired server is deleted or the service drains.
-//!
-//! Above 500 lines: one actor, whose reports, commands and watchers meet here; each subject has its own file.
 
 mod alarms;
 mod camera_watch;
@@ -14,6 +12,7 @@ pub mod handing_over;
 mod held_link;
 mod last_heard;
 pub mod link_budget;
+mod link_reports;
 mod live_feed;
 mod looks;
 mod maps;
@@ -38,27 +37,24 @@ use serde::{Deserialize, Serialize};
 
 pub use self::last_heard::LastHeard;
 use self::{
-    camera_watch::CameraWatch, held_link::HeldLink, live_feed::LiveFeed, paired_devices::DeviceWork,
-    shared_reading::SharedReading, team_commands::TeamCommands,
+    held_link::HeldLink, live_feed::LiveFeed, paired_devices::DeviceWork, shared_reading::SharedReading,
+    team_commands::TeamCommands,
 };
 use crate::{
     config::GameLinkPolicy,
     domain::{
         ids::{ServerId, UserId},
         link_reason::LinkReason,
-        one_at_a_time::OneAtATime,
         server_state::ConnectionState,
         time::Timestamp,
         world_event::EventKind,
     },
-    game::map_picture,
     panics::{self, Part},
     relay::{
         alarms::alarm_delivery::{AlarmDelivery, DrillOutcome},
         game::{
             pool::{
                 link_owner::{LinkOwner, LinkPurpose},
-                link_report::{LinkReport, ReportOfLink},
                 link_slots::LinkSlots,
                 pooled_link::PooledLink,
             },
@@ -67,7 +63,7 @@ use crate::{
         market::shop_watcher::ShopWatcher,
         shared::{context::RelayContext, write_behind::Record},
         state::{
-            game_update::{GameUpdate, WorldUpdate},
+            game_update::GameUpdate,
             outcome::{Outcome, OwnOutcome, TeamOutcome, WorldOutcome},
         },
         wire::publication::{AllowedUsers, Position, Publication},
@@ -195,10 +191,7 @@ pub struct GameConnection {
     alarms: Rc<AlarmDelivery>,
     shops: ShopWatcher,
     devices: DeviceWork,
-    cameras: CameraWatch,
     commands: TeamCommands,
-    /// The write of the game server's world, also while it is tried again.
-    world_write: OneAtATime,
 }
 
 impl GameConnection {
@@ -216,9 +209,7 @@ impl GameConnection {
             held: HeldLink::new(start.heard, start.asked_for, start.slots),
             mates: SharedReading::new(start.hosts),
             devices: DeviceWork::default(),
-            cameras: CameraWatch::default(),
             commands: TeamCommands::default(),
-            world_write: OneAtATime::default(),
             server,
             context,
             hub,
@@ -280,7 +271,7 @@ impl GameConnection {
         if state != ConnectionState::Waiting {
             self.mates_link_down(ctx);
         }
-        self.cameras.link_changed();
+        self.devices.cameras.link_changed();
         self.commands_link_down();
         self.update(GameUpdate::Disconnected { state, reason, next_attempt_at }, ctx);
         self.keep_alive(true);
@@ -389,82 +380,6 @@ impl Actor for GameConnection {
         self.commands_link_down();
         self.context.team_timers.close(&self.server, &ctx.address().recipient());
         Running::Stop
-    }
-}
-
-impl Handler<ReportOfLink> for GameConnection {
-    type Result = bool;
-
-    fn handle(&mut self, ReportOfLink { link, report }: ReportOfLink, ctx: &mut Self::Context) -> bool {
-        let is_fact = matches!(report, LinkReport::Update(_) | LinkReport::Map { .. });
-        if link != self.held.links && !is_fact {
-            return false;
-        }
-        match report {
-            LinkReport::Up { reading, acting, credentials, slot, game_server, info } => {
-                self.held.heard.note(self.context.clock.now());
-                self.held.link_up(reading, acting, credentials, slot);
-                self.join_market(&game_server, ctx);
-                self.held.game_server = Some(game_server);
-                self.mates_link_up(ctx);
-                self.cameras.link_changed();
-                log::info!(server = self.server.as_str(); "connected to the game server");
-                let wanted = self.update(GameUpdate::Connected(info), ctx);
-                self.commands.connected(self.context.clock.moment());
-                self.keep_alive(false);
-                wanted
-            }
-            LinkReport::Resynced => {
-                self.commands_resynced(ctx);
-                self.mates_resynced(ctx);
-                false
-            }
-            LinkReport::DevicesAsked => {
-                self.mates_devices_asked(ctx);
-                false
-            }
-            LinkReport::Missed => {
-                self.mates.seats.missed();
-                false
-            }
-            LinkReport::GivenUp => {
-                self.link_given_up(ctx);
-                false
-            }
-            LinkReport::Down { state, reason, next_attempt_at } => {
-                let down = LinkDown { state, reason: Some(reason), next_attempt_at: Some(next_attempt_at) };
-                match self.mates.seat.is_some() {
-                    true => self.turn_failed(down, ctx),
-                    false => self.disconnected(down, ctx),
-                }
-                false
-            }
-            // A mate's link reads until the own one is up.
-            LinkReport::Update(update) if self.mates.seat.is_some() && !update.is_stored() => false,
-            LinkReport::Update(mut update) => {
-                self.held.heard.note(self.context.clock.now());
-                self.cameras.take_frame(&mut update);
-                self.pass_on(&update, ctx);
-                let has_members = matches!(&update, GameUpdate::Team(update) if update.has_members());
-                let wanted = self.update(update, ctx);
-                self.place_devices(ctx);
-                self.keep_alive(false);
-                if has_members {
-                    self.find_seat(ctx);
-                }
-                wanted
-            }
-            LinkReport::Map { map, address, port, turn } => {
-                let drawing = map_picture::read(&map);
-                let wanted = self.update(WorldUpdate::Map(map), ctx);
-                self.store_map(drawing, address, port, turn);
-                wanted
-            }
-            LinkReport::ServerGone => {
-                self.hub.do_send(ConnectionEvent::ServerGone { server: self.server.clone() });
-                false
-            }
-        }
     }
 }
 

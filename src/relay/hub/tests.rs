@@ -242,13 +242,10 @@ impl Relay {
 
     /// A thread of this hub.
     fn worker_of(&self, hub: &Addr<Hub>) -> Rc<RelayWorker> {
-        let (clock, servers) = (self.context.clock.clone(), hub.clone().recipient());
         RelayWorker::new(
-            clock,
+            self.context.clock.clone(),
             Default::default(),
-            servers,
-            hub.clone().recipient(),
-            hub.clone().recipient(),
+            hub.clone().into(),
             ToggleBudgets::new(RequestBudgets::new(TOGGLE, &self.context.clock)),
             Sockets::start(Arc::default()),
         )

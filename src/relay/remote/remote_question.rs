@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use crate::{
     db::alarms::incidents::StoredIncident,
     domain::{
+        bot::bot_messages::BotMessages,
         channels::user_channel::ChannelFault,
         chat::{ChatLine, StoredLine},
-        chat_answers::BotMessages,
         device::{Device, DeviceKind, DeviceReport, Item, Reachable, Storage, TurnBack},
         ids::{ServerId, UserId},
         incident::DevicePlace,

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::{
     db::{engine::pool::Pool, stores},
-    domain::{chat_answers::BotMessages, stores::StoreName, time::Moment},
+    domain::{bot::bot_messages::BotMessages, stores::StoreName, time::Moment},
 };
 
 /// Longest wait of a line for its texts; then it has those that were known, or that ship with the service.

@@ -139,6 +139,21 @@ impl ServiceState {
             OverallState::Degraded => "Something does not work",
             OverallState::Stopping => "The service is stopping",
         };
+        let Self { version, commit, .. } = self;
+        let content = html! {
+            h1 { (title) }
+            table {
+                @for (part, state) in self.parts(now) { tr { th { (part) } td { (state) } } }
+            }
+            p.quiet {
+                "Version " (version) ", commit " (commit) ", up for " (duration(self.uptime)) ". This page renews itself."
+            }
+        };
+        whole(&format!("companion: {title}"), &content)
+    }
+
+    /// Each part, and its state in words.
+    fn parts(&self, now: Timestamp) -> Vec<(&'static str, String)> {
         let database = match (self.database, self.database_intact) {
             (false, _) => "takes nothing that is written, or does not answer",
             (true, false) => "has a damage; the operator is repairing this",
@@ -155,13 +170,9 @@ impl ServiceState {
             1 => "1 is connected".to_owned(),
             sockets => format!("{sockets} are connected"),
         };
-        let secrets = match self.unreadable_secrets {
-            0 => "all open".to_owned(),
-            unreadable => format!("{unreadable} cannot be read; the operator is repairing this"),
-        };
-        let rows = match self.unreadable_rows {
-            0 => "all can be read".to_owned(),
-            unreadable => format!("{unreadable} cannot be read; the operator is repairing this"),
+        let unreadable = |count: usize, none: &str| match count {
+            0 => none.to_owned(),
+            count => format!("{count} cannot be read; the operator is repairing this"),
         };
         let alarm = match self.last_alarm_delivered_at.map(|at| (now - at).num_hours()) {
             None => "none yet".to_owned(),
@@ -175,20 +186,12 @@ impl ServiceState {
         } else {
             "fails: the identity provider does not answer, or the clock of the service is wrong"
         };
-        let node = self.node.as_ref().map(|counts| match counts.get("live") {
-            Some(1..) => {
-                let count = |of: &str| counts.get(of).copied().unwrap_or_default();
-                let (live, servers, sessions) = (count("live"), count("gameServers"), count("pushSessions"));
-                format!("one of {live} nodes, which has {servers} game servers and {sessions} push sessions")
-            }
-            _ => "has no lease, and so no links and push sessions; if no node has one, no one is watched".to_owned(),
-        });
         let parts = [
             ("Database", database.to_owned()),
             ("Disk", disk.to_owned()),
             ("Alarms", alarms.to_owned()),
-            ("Stored credentials", secrets),
-            ("Stored rows", rows),
+            ("Stored credentials", unreadable(self.unreadable_secrets, "all open")),
+            ("Stored rows", unreadable(self.unreadable_rows, "all can be read")),
             ("Sign-in", sign_in.to_owned()),
             ("Links to game servers", counted(self.links.as_ref())),
             ("Push sessions", counted(self.push.as_ref())),
@@ -196,18 +199,7 @@ impl ServiceState {
             ("Reverse proxy", proxy.to_owned()),
             ("Last alarm delivered", alarm),
         ];
-        let parts = parts.into_iter().chain(node.map(|node| ("Node", node)));
-        let Self { version, commit, .. } = self;
-        let content = html! {
-            h1 { (title) }
-            table {
-                @for (part, state) in parts { tr { th { (part) } td { (state) } } }
-            }
-            p.quiet {
-                "Version " (version) ", commit " (commit) ", up for " (duration(self.uptime)) ". This page renews itself."
-            }
-        };
-        whole(&format!("companion: {title}"), &content)
+        parts.into_iter().chain(self.node.as_ref().map(|counts| ("Node", node_in_words(counts)))).collect()
     }
 }
 
@@ -215,6 +207,17 @@ fn node_counts(node: &NodeFigures) -> BTreeMap<&'static str, usize> {
     let NodeFigures { holds, live, links, push_sessions, sweeps, .. } = *node;
     let counts = [("live", live), ("gameServers", links), ("pushSessions", push_sessions), ("sweeps", sweeps)];
     counts.into_iter().map(|(name, count)| (name, if holds { count } else { 0 })).collect()
+}
+
+fn node_in_words(counts: &BTreeMap<&'static str, usize>) -> String {
+    let count = |of: &str| counts.get(of).copied().unwrap_or_default();
+    match count("live") {
+        0 => "has no lease, and so no links and push sessions; if no node has one, no one is watched".to_owned(),
+        live => {
+            let (servers, sessions) = (count("gameServers"), count("pushSessions"));
+            format!("one of {live} nodes, which has {servers} game servers and {sessions} push sessions")
+        }
+    }
 }
 
 /// The states that there are, in words.

@@ -1,5 +1,5 @@
-//! Reads all rows of the database again and again, with the ties between them: each minute while that is quick, at least
-//! once an hour, and soon after a query met one that cannot be read.
+//! Reads all rows of the database again and again, with the references between them: each minute while that is quick, at
+//! least once an hour, and soon after a query met one that cannot be read.
 
 use std::{
     sync::{PoisonError, atomic::Ordering},
@@ -16,7 +16,7 @@ use crate::{
             query_failures::log_failure,
         },
         row_checks::{ROW_CHECKS, UnreadableRow},
-        ties,
+        row_references,
     },
     domain::look_rest::{SHORTEST, rest_after},
 };
@@ -45,7 +45,7 @@ impl ApiContext {
                     news.take(NAMED).for_each(|row| log::error!("{row}; see docs/alerts.md, CompanionRowsUnreadable"));
                     known = found;
                     if left_out > 0 && known_left_out == 0 {
-                        log::warn!("{}", ties::left_out(left_out));
+                        log::warn!("{}", row_references::left_out(left_out));
                     }
                     known_left_out = left_out;
                 }
@@ -96,8 +96,8 @@ impl ApiContext {
                 sleep(REST).await;
             }
         }
-        for tie in self.pool.read(ties::all).await? {
-            match self.pool.read(move |db| ties::check(db, &tie)).await {
+        for reference in self.pool.read(row_references::all).await? {
+            match self.pool.read(move |db| row_references::check(db, &reference)).await {
                 Err(error @ DbError::Damaged(_)) => {
                     found.damage.get_or_insert_with(|| error.to_string());
                 }
@@ -117,7 +117,7 @@ struct RowsFound {
     unreadable: Vec<UnreadableRow>,
     /// The first table with a page that is damaged, and how.
     damage: Option<String>,
-    /// Ties whose tables take too long.
+    /// References whose tables take too long.
     left_out: usize,
 }
 

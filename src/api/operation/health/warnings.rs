@@ -84,23 +84,7 @@ impl ApiContext {
             let effect = if skew.refuses_sign_ins() { ": no user can sign in" } else { "" };
             format!("it {skew} that of the identity provider{effect}; set it by NTP")
         });
-        let (open, clients) = self.limits.connections.load();
-        let connections = is_almost_full(open, clients).then(|| {
-            format!(
-                "{open} of {clients} are open, and further clients are refused when all are; see docs/alerts.md, \
-                 CompanionAlmostFull"
-            )
-        });
-        let (wanted, workers) = (self.settings.connections_per_address, self.settings.workers);
-        // One address never has more than half of them.
-        let files = (clients / 2 < wanted).then(|| {
-            format!(
-                "the limit of {} leaves {clients} for connections of clients; raise it to {} or more (ulimit -n, LimitNOFILE=), \
-                 or lower CONNECTIONS_PER_ADDRESS",
-                descriptors::limit(),
-                descriptors::limit_for(wanted.saturating_mul(2), workers)
-            )
-        });
+        let (files, connections) = self.room_for_clients();
         let is_no_node = self.health.ownership.as_ref().is_some_and(|ownership| !ownership.figures().holds);
         let node = is_no_node.then(|| {
             "this process has no lease in NATS, and so no links and push sessions; see docs/alerts.md, \
@@ -122,6 +106,28 @@ impl ApiContext {
         let own = own.into_iter().filter_map(|(path, message)| Some((path, message?)));
         let noted = self.health.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         own.chain(noted).map(|(path, message)| FieldError { path: path.to_owned(), message }).collect()
+    }
+
+    /// The faults of the limit of open files, and of the connections of clients that it leaves.
+    fn room_for_clients(&self) -> (Option<String>, Option<String>) {
+        let (open, clients) = self.limits.connections.load();
+        let connections = is_almost_full(open, clients).then(|| {
+            format!(
+                "{open} of {clients} are open, and further clients are refused when all are; see docs/alerts.md, \
+                 CompanionAlmostFull"
+            )
+        });
+        let (wanted, workers) = (self.settings.connections_per_address, self.settings.workers);
+        // One address never has more than half of them.
+        let files = (clients / 2 < wanted).then(|| {
+            format!(
+                "the limit of {} leaves {clients} for connections of clients; raise it to {} or more (ulimit -n, LimitNOFILE=), \
+                 or lower CONNECTIONS_PER_ADDRESS",
+                descriptors::limit(),
+                descriptors::limit_for(wanted.saturating_mul(2), workers)
+            )
+        });
+        (files, connections)
     }
 }
 

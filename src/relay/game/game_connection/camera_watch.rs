@@ -6,6 +6,7 @@ use actix::SpawnHandle;
 
 use crate::{
     clock::Clock,
+    game::acting_link::ActingLink,
     relay::{
         game::camera_capture::{CameraCapture, SharedCapture},
         shared::own_link::OwnLink,
@@ -17,9 +18,9 @@ use crate::{
 #[derive(Default)]
 pub struct CameraWatch {
     /// Set by the first look.
-    pub capture: Option<Rc<CameraCapture>>,
+    capture: Option<Rc<CameraCapture>>,
     /// The look whether a camera is still wanted.
-    pub end: Option<SpawnHandle>,
+    end: Option<SpawnHandle>,
 }
 
 impl CameraWatch {
@@ -43,5 +44,15 @@ impl CameraWatch {
     /// A shot of this camera, as [`CameraCapture::look`] takes it.
     pub fn look(&mut self, clock: &Clock, camera: String, link: Option<OwnLink>) -> SharedCapture {
         self.capture.get_or_insert_with(|| CameraCapture::new(clock.clone())).look(camera, link)
+    }
+
+    /// The look whether a camera is still wanted is planned. Returns the one that it replaces.
+    pub fn plan_end(&mut self, end: SpawnHandle) -> Option<SpawnHandle> {
+        self.end.replace(end)
+    }
+
+    /// Unsubscribes over this link if no camera is wanted any longer.
+    pub fn end_unused(&self, link: Option<&ActingLink>) -> Option<impl Future<Output = ()> + use<>> {
+        self.capture.as_ref()?.end_unused(link)
     }
 }

@@ -16,12 +16,11 @@ impl GameConnection {
     fn plan_camera_end(&mut self, ctx: &mut Context<Self>) {
         let end = ctx.run_later(LINGER, |connection, ctx| {
             let link = connection.held.acting();
-            let end = connection.cameras.capture.as_ref().and_then(|capture| capture.end_unused(link.as_ref()));
-            if let Some(end) = end {
+            if let Some(end) = connection.devices.cameras.end_unused(link.as_ref()) {
                 ctx.spawn(end.into_actor(connection));
             }
         });
-        if let Some(planned) = self.cameras.end.replace(end) {
+        if let Some(planned) = self.devices.cameras.plan_end(end) {
             ctx.cancel_future(planned);
         }
     }
@@ -31,7 +30,7 @@ impl Handler<CaptureFrame> for GameConnection {
     type Result = ResponseActFuture<Self, CameraLook>;
 
     fn handle(&mut self, CaptureFrame { camera }: CaptureFrame, _: &mut Self::Context) -> Self::Result {
-        let look = self.cameras.look(&self.context.clock, camera.clone(), self.held.own_link());
+        let look = self.devices.cameras.look(&self.context.clock, camera.clone(), self.held.own_link());
         Box::pin(look.into_actor(self).map(move |looked, connection, ctx| {
             connection.plan_camera_end(ctx);
             let reachable = match &looked {

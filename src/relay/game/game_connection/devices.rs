@@ -59,11 +59,11 @@ impl Handler<AlarmPathChanged> for GameConnection {
             let read = move |db: &mut Db| smart_devices::has_unpushed_alarm(db, &server, now);
             read_until_answered(&context.pool, &context.random, "the path of alarms", read).await
         };
-        let number = self.devices.begin_path_read();
+        let number = self.devices.number_path_read();
         let read = ctx.spawn(has_alarms.into_actor(self).map(move |has_alarms, connection, _| {
             connection.set_alarms(number, has_alarms);
         }));
-        if let Some(before) = self.devices.path_read.replace(read) {
+        if let Some(before) = self.devices.begin_path_read(read) {
             ctx.cancel_future(before);
         }
     }
@@ -116,15 +116,14 @@ impl GameConnection {
             };
             read_until_answered(&context.pool, &context.random, "devices", read).await
         };
-        let number = self.devices.begin_path_read();
+        let number = self.devices.number_path_read();
         let read = ctx.spawn(devices.into_actor(self).map(move |(devices, has_alarms), connection, ctx| {
             connection.set_alarms(number, has_alarms);
             let known = devices.into_iter().map(paired).collect();
             connection.update(OwnUpdate::Devices(known), ctx);
             connection.ask_silent(ctx);
         }));
-        // An answer to an earlier question may come later.
-        if let Some(before) = self.devices.read.replace(read) {
+        if let Some(before) = self.devices.begin_read(read) {
             ctx.cancel_future(before);
         }
     }

@@ -11,11 +11,10 @@ impl GameConnection {
         let clock = self.context.clock.clone();
         let reached = async move { clock.reach(due).await };
         let tick = ctx.spawn(reached.into_actor(self).map(|(), connection, ctx| {
-            connection.feed.planned = None;
-            let outcome = connection.feed.live.tick(connection.context.clock.moment());
+            let outcome = connection.feed.tick(connection.context.clock.moment());
             connection.publish(outcome, ctx);
         }));
-        if let Some((before, _)) = self.feed.planned.replace((tick, due)) {
+        if let Some(before) = self.feed.plan(tick, due) {
             ctx.cancel_future(before);
         }
     }

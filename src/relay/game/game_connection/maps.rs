@@ -27,24 +27,20 @@ impl GameConnection {
     /// Keeps what is known of the world, with its monuments if its map is known. It is tried until the database takes it:
     /// otherwise the next start would see a wipe once more.
     pub(super) fn store_world(&mut self, ctx: &mut Context<Self>) {
-        let Some(world) = self.feed.live.world() else { return };
-        if !self.world_write.begin() {
-            return;
-        }
-        let (pool, server, row) = (self.context.pool.clone(), self.server.clone(), world.into());
-        let monuments = self.feed.live.monuments().map(<[_]>::to_vec);
+        let Some((row, monuments)) = self.feed.begin_world_write() else { return };
+        let (pool, server) = (self.context.pool.clone(), self.server.clone());
         let save = move |db: &mut Db| paired_servers::save_baseline(db, &server, &row, monuments.as_deref());
         let stored = async move { pool.write(save).await };
         ctx.spawn(stored.into_actor(self).map(|stored, connection, ctx| match stored {
             Ok(_) => {
-                if connection.world_write.end() {
+                if connection.feed.end_world_write() {
                     connection.store_world(ctx);
                 }
             }
             Err(error) => {
                 log::warn!(server = connection.server.as_str(); "the world is stored again later: {error}");
                 ctx.run_later(STORED_AGAIN_AFTER, |connection, ctx| {
-                    connection.world_write.end();
+                    connection.feed.end_world_write();
                     connection.store_world(ctx);
                 });
             }

@@ -174,7 +174,7 @@ impl GameConnection {
         self.mates_link_down(ctx);
         self.held.rest(None);
         self.held.purpose = LinkPurpose::Read;
-        self.cameras.link_changed();
+        self.devices.cameras.link_changed();
         self.update(GameUpdate::Unread, ctx);
         self.look_for_seat(ctx);
     }
@@ -252,7 +252,7 @@ impl GameConnection {
             Some(_) => self.held.sit(reading),
             None => self.held.rest(Some(reading)),
         }
-        self.cameras.link_changed();
+        self.devices.cameras.link_changed();
         let (news, turn) = (Self::add_stream(news, ctx), self.plan_turn(ctx));
         let (devices, player) = (request.devices, request.player);
         let (asked_for, was_unread) = (devices.clone(), missed.is_some());
@@ -279,15 +279,7 @@ impl GameConnection {
             }
             None => _ = self.update(GameUpdate::LinkSwitched { asked_since }, ctx),
         }
-        // The own link has said the same, but perhaps not all of it yet.
-        let last = overlap.iter().rposition(|news| matches!(**news, SeatNews::TeamChanged(..)));
-        for (place, news) in overlap.into_iter().enumerate() {
-            let is_news =
-                matches!(*news, SeatNews::Said(_) | SeatNews::Device(..) | SeatNews::Missed | SeatNews::Waited(_));
-            if is_news || Some(place) == last {
-                self.hear_seat(news, ctx);
-            }
-        }
+        self.hear_overlap(overlap, ctx);
         let mut unasked = BTreeSet::clone(&asked_for);
         for (device, Answered { asked_after, content }) in answers {
             unasked.remove(&device);
@@ -296,6 +288,19 @@ impl GameConnection {
         }
         if was_unread {
             self.look_from_seat(unasked, ctx);
+        }
+    }
+
+    /// Takes the news of the moments in which both links were heard: the own one has said the same, but perhaps not all of
+    /// it yet.
+    fn hear_overlap(&mut self, overlap: Vec<Arc<SeatNews>>, ctx: &mut Context<Self>) {
+        let last = overlap.iter().rposition(|news| matches!(**news, SeatNews::TeamChanged(..)));
+        for (place, news) in overlap.into_iter().enumerate() {
+            let is_news =
+                matches!(*news, SeatNews::Said(_) | SeatNews::Device(..) | SeatNews::Missed | SeatNews::Waited(_));
+            if is_news || Some(place) == last {
+                self.hear_seat(news, ctx);
+            }
         }
     }
 

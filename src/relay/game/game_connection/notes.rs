@@ -20,8 +20,7 @@ impl GameConnection {
             let notes = notes.into_iter().map(shown).collect();
             connection.update(OwnUpdate::Notes(notes), ctx);
         }));
-        // An answer to an earlier question may come later.
-        if let Some(before) = self.feed.notes_read.replace(read) {
+        if let Some(before) = self.feed.begin_notes_read(read) {
             ctx.cancel_future(before);
         }
     }

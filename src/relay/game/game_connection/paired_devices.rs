@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::SpawnHandle;
 
-use super::placement::Placement;
+use super::{camera_watch::CameraWatch, placement::Placement};
 use crate::{
     domain::{detect::device::ReportedFacts, ids::ServerId},
     relay::{
@@ -19,17 +19,28 @@ pub struct DeviceWork {
     pub toggles: Toggles,
     pub refreshes: DeviceRefreshes,
     pub placement: Placement,
+    pub cameras: CameraWatch,
     /// The latest read of the stored devices, which the next one ends.
-    pub read: Option<SpawnHandle>,
+    read: Option<SpawnHandle>,
     /// The latest read of the path of the alarms alone, which the next one ends.
-    pub path_read: Option<SpawnHandle>,
+    path_read: Option<SpawnHandle>,
     /// Reads of that path so far, with the devices or alone.
     path_reads: u64,
 }
 
 impl DeviceWork {
-    /// Number of a read of the alarms' path that begins now.
-    pub fn begin_path_read(&mut self) -> u64 {
+    /// A read of the stored devices begins. An answer to the earlier one, which is returned, may come later.
+    pub fn begin_read(&mut self, read: SpawnHandle) -> Option<SpawnHandle> {
+        self.read.replace(read)
+    }
+
+    /// A read of the alarms' path alone begins; likewise.
+    pub fn begin_path_read(&mut self, read: SpawnHandle) -> Option<SpawnHandle> {
+        self.path_read.replace(read)
+    }
+
+    /// Number of a read of the alarms' path, with the devices or alone, that begins now.
+    pub fn number_path_read(&mut self) -> u64 {
         self.path_reads += 1;
         self.path_reads
     }

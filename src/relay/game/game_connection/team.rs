@@ -17,7 +17,7 @@ use super::{
 use crate::{
     db::engine::{pool::Db, start_reads::read_until_answered},
     domain::{
-        chat_answers::BotMessages,
+        bot::bot_messages::BotMessages,
         team_command::{election::server_of_link, speaker::LineUse},
     },
     relay::{

@@ -5,12 +5,12 @@ use actix::prelude::*;
 use super::super::GameConnection;
 use crate::{
     domain::{
+        bot::bot_messages::BotMessages,
         change::{Change, Section},
         channels::{
             spoken_alarm::{SpokenFault, SpokenLine, SpokenState, is_unsaid},
             user_channel::ChannelFault,
         },
-        chat_answers::BotMessages,
         incident::Raid,
         team_command::speaker::LineUse,
         world_event::{EventKind, WorldEvent},

@@ -10,7 +10,7 @@ use crate::{
         team_chat_settings,
     },
     domain::{
-        chat_answers::BotMessages,
+        bot::bot_messages::BotMessages,
         limits::MAP_NOTES_PER_SERVER,
         team_command::{
             answers::{TeamReply, TeamView, answer},

@@ -10,7 +10,7 @@ use super::super::GameConnection;
 use crate::{
     db::switch_backs::SwitchBack,
     domain::{
-        chat_answers::BotMessages,
+        bot::bot_messages::BotMessages,
         device::{Device, DeviceKind, Reachable},
         team_command::{
             device_order::{DeviceOrder, DeviceWish},
@@ -38,6 +38,14 @@ type NamedDevice = (Arc<str>, Arc<Device>);
 
 fn is_switch(device: &Device) -> bool {
     matches!(device.kind, DeviceKind::Switch | DeviceKind::Unknown)
+}
+
+fn outcome_of(toggled: ToggleResult) -> SwitchOutcome {
+    match toggled {
+        Ok(value) => SwitchOutcome::Turned(value),
+        Err(CommandError::DeviceRemoved | CommandError::UnknownDevice) => SwitchOutcome::Removed,
+        Err(_) => SwitchOutcome::NoAnswer,
+    }
 }
 
 impl GameConnection {
@@ -80,11 +88,7 @@ impl GameConnection {
             toggles.push(async move {
                 let outcome = match toggle {
                     None => SwitchOutcome::Already(turned),
-                    Some(toggle) => match toggle.await {
-                        Ok(value) => SwitchOutcome::Turned(value),
-                        Err(CommandError::DeviceRemoved | CommandError::UnknownDevice) => SwitchOutcome::Removed,
-                        Err(_) => SwitchOutcome::NoAnswer,
-                    },
+                    Some(toggle) => outcome_of(toggle.await),
                 };
                 (id, device, outcome)
             });

@@ -12,7 +12,7 @@ use crate::{
         team_timers::{self, StoredTimer},
     },
     domain::{
-        chat_answers::BotMessages,
+        bot::bot_messages::BotMessages,
         team_command::{durations, reply, speaker::LineUse},
         team_timer::{TeamTimer, TimerEnd, TimerTeam},
         time::Timestamp,

@@ -4,6 +4,7 @@ use super::PooledLink;
 use crate::{
     db::{
         engine::{error::DbError, pool::Db},
+        paired_servers::PairedServer,
         smart_devices,
     },
     domain::{ids::GameServerId, link_reason::LinkReason, outbound::Target, server_state::ConnectionState},
@@ -47,16 +48,12 @@ impl PooledLink {
             Err(VaultError::Database(error)) => return Err(not_read(error)),
         };
         if !self.world_reported.get() {
-            let paired = row.clone();
-            let stored = match self.owner.context.pool.read(move |db| stored_world::read(db, &paired)).await {
-                Ok(stored) => stored,
+            match self.report_world(&row).await {
+                Ok(true) => self.world_reported.set(true),
+                Ok(false) => return Err(LinkEnded::Unneeded.into()),
                 Err(DbError::NotFound) => return Ok(None),
                 Err(error) => return Err(not_read(error)),
-            };
-            if self.owner.update(stored).await.is_err() {
-                return Err(LinkEnded::Unneeded.into());
             }
-            self.world_reported.set(true);
         }
         let (server, now) = (row.id.clone(), self.owner.context.clock.now());
         let has_alarms = move |db: &mut Db| smart_devices::has_unpushed_alarm(db, &server, now);
@@ -81,5 +78,12 @@ impl PooledLink {
             outbound: self.owner.context.outbound.clone(),
         };
         Ok(Some((route, Player { id, token }, credentials)))
+    }
+
+    /// Reports the world as it is stored. False: the game connection is gone.
+    async fn report_world(&self, row: &PairedServer) -> Result<bool, DbError> {
+        let paired = row.clone();
+        let stored = self.owner.context.pool.read(move |db| stored_world::read(db, &paired)).await?;
+        Ok(self.owner.update(stored).await.is_ok())
     }
 }

@@ -1,4 +1,4 @@
-//! Looks at the ties between rows: a row of which the one that it belongs to is not there shows that a page was lost. The
+//! Looks at the references between rows: a row of which the one that it belongs to is not there shows that a page was lost. The
 //! engines let none be written. PostgreSQL takes a page of zeros for an empty one, and says nothing by itself.
 
 use diesel::{QueryableByName, sql_query, sql_types::Text};
@@ -7,7 +7,7 @@ use crate::db::engine::{error::DbError, pool::Db, prelude::RunQuery as _};
 
 /// Rows of one table that belong to rows of another one.
 #[derive(Debug, QueryableByName)]
-pub struct Tie {
+pub struct RowReference {
     #[diesel(sql_type = Text)]
     child: String,
     #[diesel(sql_type = Text)]
@@ -25,16 +25,16 @@ struct LoneRow {
     child: String,
 }
 
-/// Says that the rows of some ties could not be looked at in the time of a query ([`DbError::is_out_of_time`]).
-pub fn left_out(ties: usize) -> String {
+/// Says that the rows of some references could not be looked at in the time of a query ([`DbError::is_out_of_time`]).
+pub fn left_out(references: usize) -> String {
     format!(
-        "{ties} pairs of large tables took longer than 5 s to compare and were left out; see docs/alerts.md, A database \
-         that is damaged"
+        "{references} pairs of large tables took longer than 5 s to compare and were left out; see docs/alerts.md, A \
+         database that is damaged"
     )
 }
 
-/// The ties of one column each.
-pub fn all(db: &mut Db) -> Result<Vec<Tie>, DbError> {
+/// The references of one column each.
+pub fn all(db: &mut Db) -> Result<Vec<RowReference>, DbError> {
     let query = match db {
         Db::Sqlite(_) => {
             "SELECT t.name AS child, min(k.\"from\") AS child_column, k.\"table\" AS parent, min(k.\"to\") AS parent_column \
@@ -55,8 +55,8 @@ pub fn all(db: &mut Db) -> Result<Vec<Tie>, DbError> {
 }
 
 /// [`DbError::Damaged`] if a row belongs to one that is not there. Reads both tables.
-pub fn check(db: &mut Db, tie: &Tie) -> Result<(), DbError> {
-    let Tie { child, child_column, parent, parent_column } = tie;
+pub fn check(db: &mut Db, reference: &RowReference) -> Result<(), DbError> {
+    let RowReference { child, child_column, parent, parent_column } = reference;
     let is_there = match db {
         Db::Sqlite(_) => "true",
         // Reads the row, where the index alone would do.
@@ -88,9 +88,9 @@ mod tests {
             testing::user(pool, "alice");
             testing::server(pool, "alice", "one");
             let broken = |db: &mut Db| {
-                let ties = all(db)?;
-                assert!(ties.len() > 30, "{ties:?}");
-                let checked = ties.iter().map(|tie| check(db, tie));
+                let references = all(db)?;
+                assert!(references.len() > 30, "{references:?}");
+                let checked = references.iter().map(|reference| check(db, reference));
                 Ok(checked.filter_map(Result::err).map(|error| error.to_string()).collect::<Vec<_>>())
             };
             assert_eq!(pool.read_blocking(broken).unwrap(), [""; 0]);
