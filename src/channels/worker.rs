@@ -176,8 +176,10 @@ impl Worker {
         self.store_ended().await?;
         let steps = self.make_steps().await;
         self.store_early().await?;
-        let are_begun = self.begin_due().await?;
+        let mut ends = Ok(());
+        let are_begun = self.begin_due(&mut ends).await?;
         let are_passed_over = self.pass_over().await?;
+        ends?;
         Ok(steps? && (are_begun || self.attempts.is_empty()) || are_passed_over)
     }
 
@@ -279,20 +281,37 @@ impl Worker {
         self.channels.pool.write(move |db: &mut Db| notice_messages::end_unreadable(db, &messages, now)).await
     }
 
-    /// Begins the attempts that are due, as far as there is room; true if there were any.
-    async fn begin_due(&mut self) -> Result<bool, DbError> {
+    /// Ends these messages, which cannot be read, or whose alarms are over.
+    async fn end_read(&self, unreadable: Vec<String>, over: Vec<String>, now: Timestamp) -> Result<(), DbError> {
+        self.end_unreadable(unreadable, now).await?;
+        if !over.is_empty() {
+            let end = move |db: &mut Db| notice_messages::end_over(db, &over, now);
+            report_too_late(&self.channels.pool.write(end).await?);
+            self.channels.news.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// Begins the attempts that are due, as far as there is room; true if there were any. `ends` of messages that the database
+    /// does not take hold up no other.
+    async fn begin_due(&mut self, ends: &mut Result<(), DbError>) -> Result<bool, DbError> {
         let before = self.attempts.len();
         for lane in ChannelLane::ALL {
             let mut passed_over = Vec::new();
             // Each time those are passed over that have no turn any longer, or are acknowledged.
-            while self.begin_in(lane, &mut passed_over).await? {}
+            while self.begin_in(lane, &mut passed_over, ends).await? {}
         }
         Ok(self.attempts.len() > before)
     }
 
     /// Begins a batch of this lane, without those that were `passed_over`; true if others may have a turn in the place of
     /// some of it.
-    async fn begin_in(&mut self, lane: ChannelLane, passed_over: &mut Vec<String>) -> Result<bool, DbError> {
+    async fn begin_in(
+        &mut self,
+        lane: ChannelLane,
+        passed_over: &mut Vec<String>,
+        ends: &mut Result<(), DbError>,
+    ) -> Result<bool, DbError> {
         let moment = self.channels.clock.moment();
         let (origins, messages) = (self.origins.held(moment), passed_over.clone());
         let (load, now) = (LaneLoad { origins, messages, ..self.turns.load(lane) }, moment.stamp);
@@ -330,11 +349,9 @@ impl Worker {
             self.attempts.spawn_local(attempt(self.channels.clone(), lane, message));
         }
         // Afterwards: while the database takes it, or does not, a channel may end that was read as one that works.
-        self.end_unreadable(unreadable, now).await?;
-        if !over.is_empty() {
-            let end = move |db: &mut Db| notice_messages::end_over(db, &over, now);
-            report_too_late(&self.channels.pool.write(end).await?);
-            self.channels.news.notify_waiters();
+        // One that is refused is tried again by the next turn.
+        if ends.is_ok() {
+            *ends = self.end_read(unreadable, over, now).await;
         }
         Ok(begun < due && (begun > 0 || passed_over.len() > before))
     }

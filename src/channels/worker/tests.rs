@@ -596,10 +596,14 @@ fn a_message_that_is_made_while_its_channel_ends_is_not_sent() {
     testing::on_each_database(|pool| actix::System::new().block_on(make_a_message_by_a_channel_that_is_gone(pool)));
 }
 
-/// A message is over, and the database does not take that.
-async fn send_beside_a_message_that_is_over(pool: &Pool) {
+/// A message is over, and the database does not take that. `is_proven`: it is in the first lane, and the other one is not.
+async fn send_beside_a_message_that_is_over(pool: &Pool, is_proven: bool) {
     let mut receiver = Receiver::start(pool, &[SECOND], true);
     receiver.worker.abort();
+    if is_proven {
+        let StoredChannel { id, target_hash, .. } = channel_of(pool, "user0");
+        pool.write_blocking(|db| channels::note_accepted(db, &[(id.as_str(), target_hash.as_str())], now())).unwrap();
+    }
     receiver.ring("raid", 0..2);
     let now = receiver.clock.now();
     let acknowledge = |db: &mut Db| {
@@ -629,7 +633,11 @@ async fn send_beside_a_message_that_is_over(pool: &Pool) {
 
 #[test]
 fn a_message_that_is_over_and_cannot_be_ended_holds_up_no_other() {
-    testing::on_each_database(|pool| actix::System::new().block_on(send_beside_a_message_that_is_over(pool)));
+    for is_proven in [false, true] {
+        testing::on_each_database(|pool| {
+            actix::System::new().block_on(send_beside_a_message_that_is_over(pool, is_proven));
+        });
+    }
 }
 
 /// A channel answers to a warning that it is gone, and another one to a test, and the database has that later.
