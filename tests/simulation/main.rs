@@ -59,7 +59,6 @@ mod writes;
 use std::{
     collections::BTreeMap,
     fmt::Debug,
-    fs,
     ops::Range,
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
@@ -73,7 +72,6 @@ use std::{
 };
 
 use actix::System;
-use companion::{config::Database, db::engine::schema_steps};
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, task::LocalSet};
 
@@ -109,14 +107,14 @@ fn end_in_time(directory: PathBuf) {
         let reached = world::REACHED.load(Ordering::Relaxed) as f64 / 1_000.0;
         println!("hash none");
         println!("broken {ENDS}: at {reached:.3} s: it has worked for {} s", worked().as_secs());
-        let _ = fs::remove_dir_all(directory);
+        let _ = std::fs::remove_dir_all(directory);
         std::process::exit(1);
     });
 }
 
 /// The time for which this process has had a processor. Nothing where the system does not say.
 fn worked() -> Duration {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // After the name, which may hold anything: the fields from the third on, in hundredths of a second.
     let ticks = stat.rsplit(')').next().into_iter().flat_map(|rest| rest.split_whitespace().skip(11).take(2));
     Duration::from_millis(10 * ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>())
@@ -129,16 +127,9 @@ fn directory() -> TempDir {
     made.expect("a directory")
 }
 
-/// Makes the database of which each seed begins with a copy: all the steps of the schema are a sixth of its work.
-fn make_schema(path: PathBuf) -> PathBuf {
-    schema_steps::migrate(&Database::Sqlite(path.clone())).expect("it is new");
-    path
-}
-
-/// The runtime of a seed, which this process runs in this directory, with a copy of this database.
-fn runtime(seed: u64, directory: &TempDir, schema: &Path) -> Arc<Runtime> {
+/// The runtime of a seed, which this process runs in this directory.
+fn runtime(seed: u64, directory: &TempDir) -> Arc<Runtime> {
     end_in_time(directory.path().to_owned());
-    fs::copy(schema, directory.path().join(world::DATABASE)).expect("a copy");
     entropy::seed(seed);
     world::note_panics();
     companion::crypto::install();
@@ -148,9 +139,9 @@ fn runtime(seed: u64, directory: &TempDir, schema: &Path) -> Arc<Runtime> {
 }
 
 /// One seed of several nodes from its script to its hash, and what was broken.
-fn run_nodes(seed: u64, script: NodeScript, print: bool, schema: &Path) -> (u64, BTreeMap<&'static str, String>) {
+fn run_nodes(seed: u64, script: NodeScript, print: bool) -> (u64, BTreeMap<&'static str, String>) {
     let directory = directory();
-    let runtime = runtime(seed, &directory, schema);
+    let runtime = runtime(seed, &directory);
     let _entered = runtime.enter();
     let neighbours = Rc::new(LocalSet::new());
     let world = neighbours
@@ -165,9 +156,9 @@ fn run_nodes(seed: u64, script: NodeScript, print: bool, schema: &Path) -> (u64,
 }
 
 /// One seed from its script to its hash, and what was broken.
-fn run(seed: u64, script: Script, print: bool, schema: &Path) -> (u64, BTreeMap<&'static str, String>) {
+fn run(seed: u64, script: Script, print: bool) -> (u64, BTreeMap<&'static str, String>) {
     let directory = directory();
-    let runtime = runtime(seed, &directory, schema);
+    let runtime = runtime(seed, &directory);
     // Time outside of `block_on` is virtual too.
     let _entered = runtime.enter();
     let neighbours = Rc::new(LocalSet::new());
@@ -237,9 +228,9 @@ fn report(output: &str) -> Option<Report> {
     Some(Report { hash, broken: broken.map(|(name, why)| (name.to_owned(), why.to_owned())).collect() })
 }
 
-fn child(seed: u64, has_nodes: bool, keep: Option<&[usize]>, schema: &Path) -> Child {
+fn child(seed: u64, has_nodes: bool, keep: Option<&[usize]>) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--child", &seed.to_string()]).arg("--schema").arg(schema);
+    command.args(["--child", &seed.to_string()]);
     if has_nodes {
         command.arg("--nodes");
     }
@@ -264,23 +255,23 @@ fn finish(child: Child) -> Result<Report, String> {
 const OF_NODES: &str = "nodes: ";
 
 /// Promises that a seed breaks, each with how.
-fn attempt(seed: u64, only_nodes: bool, schema: &Path) -> Vec<(String, String)> {
-    let mut broken = if only_nodes { Vec::new() } else { attempt_one(seed, false, schema) };
+fn attempt(seed: u64, only_nodes: bool) -> Vec<(String, String)> {
+    let mut broken = if only_nodes { Vec::new() } else { attempt_one(seed, false) };
     if only_nodes || seed.is_multiple_of(WITH_NODES) {
-        let of_nodes = attempt_one(seed, true, schema);
+        let of_nodes = attempt_one(seed, true);
         broken.extend(of_nodes.into_iter().map(|(name, why)| (format!("{OF_NODES}{name}"), why)));
     }
     broken
 }
 
-fn attempt_one(seed: u64, has_nodes: bool, schema: &Path) -> Vec<(String, String)> {
-    let first = match finish(child(seed, has_nodes, None, schema)) {
+fn attempt_one(seed: u64, has_nodes: bool) -> Vec<(String, String)> {
+    let first = match finish(child(seed, has_nodes, None)) {
         Ok(report) => report,
         Err(error) => return vec![(error, String::new())],
     };
     let mut broken = first.broken;
     if seed.is_multiple_of(TWICE) {
-        match finish(child(seed, has_nodes, None, schema)) {
+        match finish(child(seed, has_nodes, None)) {
             Ok(second) if second.hash == first.hash => {}
             Ok(_) => broken.push(("replay".to_owned(), "another hash".to_owned())),
             Err(error) => broken.push((error, String::new())),
@@ -290,7 +281,7 @@ fn attempt_one(seed: u64, has_nodes: bool, schema: &Path) -> Vec<(String, String
 }
 
 /// Runs seeds, one at a time on each processor; true if nothing unknown was broken.
-fn seeds(range: Range<u64>, only_nodes: bool, schema: &Path) -> bool {
+fn seeds(range: Range<u64>, only_nodes: bool) -> bool {
     let began = Instant::now();
     let total = range.end - range.start;
     let next = AtomicU64::new(range.start);
@@ -302,7 +293,7 @@ fn seeds(range: Range<u64>, only_nodes: bool, schema: &Path) -> bool {
             scope.spawn(move || {
                 let seeds = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
                 for seed in seeds.take_while(|seed| *seed < range.end) {
-                    sender.send((seed, attempt(seed, only_nodes, schema))).expect("attempts are received to the end");
+                    sender.send((seed, attempt(seed, only_nodes))).expect("attempts are received to the end");
                 }
             });
         }
@@ -336,8 +327,8 @@ fn seeds(range: Range<u64>, only_nodes: bool, schema: &Path) -> bool {
         }
     }
     match to_minimize {
-        Some((seed, true)) => minimize(seed, true, &nodes::script(seed), schema),
-        Some((seed, false)) => minimize(seed, false, &script::script(seed), schema),
+        Some((seed, true)) => minimize(seed, true, &nodes::script(seed)),
+        Some((seed, false)) => minimize(seed, false, &script::script(seed)),
         None => {}
     }
     println!("{total} seeds in {:.1} s", began.elapsed().as_secs_f64());
@@ -345,8 +336,8 @@ fn seeds(range: Range<u64>, only_nodes: bool, schema: &Path) -> bool {
 }
 
 /// Prints the shortest part of this script that breaks what this seed breaks first.
-fn minimize<A: Copy + Debug>(seed: u64, has_nodes: bool, script: &[(u64, A)], schema: &Path) {
-    let first = |keep: &[usize]| match finish(child(seed, has_nodes, Some(keep), schema)) {
+fn minimize<A: Copy + Debug>(seed: u64, has_nodes: bool, script: &[(u64, A)]) {
+    let first = |keep: &[usize]| match finish(child(seed, has_nodes, Some(keep))) {
         Ok(report) => report.broken.into_iter().map(|(name, _)| name).find(|name| !is_known(name, seed)),
         Err(error) => Some(error.chars().take(30).collect()),
     };
@@ -379,18 +370,11 @@ fn main() -> ExitCode {
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
     let number = |name: &str| value(name).and_then(|number| number.parse::<u64>().ok());
     let (keep, only_nodes) = (value("--keep"), args.iter().any(|arg| arg == "--nodes"));
-    let made;
-    let schema = if let Some(path) = value("--schema") {
-        PathBuf::from(path)
-    } else {
-        made = directory();
-        make_schema(made.path().join("schema.db"))
-    };
     if let Some(seed) = number("--child").or(number("--seed")) {
         let print = value("--seed").is_some();
         let (hash, broken) = match only_nodes {
-            true => run_nodes(seed, kept(nodes::script(seed), keep.as_deref()), print, &schema),
-            false => run(seed, kept(script::script(seed), keep.as_deref()), print, &schema),
+            true => run_nodes(seed, kept(nodes::script(seed), keep.as_deref()), print),
+            false => run(seed, kept(script::script(seed), keep.as_deref()), print),
         };
         println!("hash {hash:016x}");
         for (invariant, why) in &broken {
@@ -400,8 +384,8 @@ fn main() -> ExitCode {
     }
     if let Some(seed) = number("--shrink") {
         match only_nodes {
-            true => minimize(seed, true, &nodes::script(seed), &schema),
-            false => minimize(seed, false, &script::script(seed), &schema),
+            true => minimize(seed, true, &nodes::script(seed)),
+            false => minimize(seed, false, &script::script(seed)),
         }
         return ExitCode::SUCCESS;
     }
@@ -417,7 +401,7 @@ fn main() -> ExitCode {
         println!("test result: ok. 0 passed, 0 failed");
         return ExitCode::SUCCESS;
     }
-    let sound = seeds(range.unwrap_or(FEW), only_nodes, &schema);
+    let sound = seeds(range.unwrap_or(FEW), only_nodes);
     println!(
         "test result: {}. {} passed, {} failed",
         if sound { "ok" } else { "FAILED" },

@@ -55,8 +55,6 @@ use crate::{
 /// Users, each with an account at the push service (Android id, token) and a SteamID64.
 pub const USERS: [&str; 2] = ["alice", "bob"];
 pub const PHONES: [(u64, u64); 2] = [(7_001, 71), (7_002, 72)];
-/// Name of the file in the directory of a seed.
-pub const DATABASE: &str = "simulation.db";
 /// Host and port of the game servers.
 pub const GAMES: [(&str, u16); 2] = [("10.0.0.1", 28_082), ("10.0.0.2", 28_082)];
 /// Paired servers: id, owner, game. Alice plays on both, Bob on the first.
@@ -244,7 +242,7 @@ impl World {
             origin: Instant::now(),
             commands: RefCell::new(TeamCommands::new(&games)),
             clock,
-            database: Database::Sqlite(directory.join(DATABASE)),
+            database: Database::Sqlite(directory.join("simulation.db")),
             neighbours,
             games,
             pushes,
