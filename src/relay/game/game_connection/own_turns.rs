@@ -70,7 +70,8 @@ impl GameConnection {
         self.begin_other_link(purpose, ctx);
     }
 
-    /// The own link could not be made in its turn, which waits for no slot. The seat stays, unless the token is refused.
+    /// The own link could not be made in its turn. That waits for no slot, but for some seconds if it was in its pause before the
+    /// seat was taken. The seat stays, unless the token is refused.
     pub(super) fn turn_failed(&mut self, down: LinkDown, ctx: &mut Context<Self>) {
         if matches!(down.state, ConnectionState::Rejected | ConnectionState::NoCredentials) {
             self.leave_seat(ctx);

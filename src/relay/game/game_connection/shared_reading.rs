@@ -26,8 +26,15 @@ const MAP_WITHIN: Duration = Duration::from_secs(60);
 const ASKED_AGAIN: Duration = Duration::from_secs(10);
 /// Likewise, while no link reads.
 const ASKED_AGAIN_UNREAD: Duration = Duration::from_secs(1);
+/// Least time until then, if the game server refused that link for its rate: others spend its tokens, which come back within
+/// seconds, and those who sit there need them.
+const ASKED_AGAIN_RATED: Duration = Duration::from_secs(60);
+/// Likewise, while no link reads.
+const ASKED_AGAIN_RATED_UNREAD: Duration = Duration::from_secs(10);
 /// Least time until then, if that link cannot read a device of ours.
 const READ_AGAIN: Duration = Duration::from_secs(600);
+/// Likewise, while no link reads: another mate's link may be there by then.
+const READ_AGAIN_UNREAD: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub struct SharedReading {
@@ -99,6 +106,8 @@ pub struct TakenSeat {
 pub enum NoSeat {
     /// The mate's link gives none, or has ended.
     Refused,
+    /// The game server refuses the mate's link for its rate.
+    Rated,
     /// The mate's link cannot read one of our devices.
     Unreadable,
 }
@@ -156,10 +165,13 @@ impl SharedReading {
 
     /// There was no seat.
     pub fn refused(&mut self, reason: NoSeat) {
-        let pause = match reason {
-            NoSeat::Refused if self.link.is_none() => ASKED_AGAIN_UNREAD,
-            NoSeat::Refused => ASKED_AGAIN,
-            NoSeat::Unreadable => READ_AGAIN,
+        let pause = match (reason, self.link.is_none()) {
+            (NoSeat::Refused, false) => ASKED_AGAIN,
+            (NoSeat::Refused, true) => ASKED_AGAIN_UNREAD,
+            (NoSeat::Rated, false) => ASKED_AGAIN_RATED,
+            (NoSeat::Rated, true) => ASKED_AGAIN_RATED_UNREAD,
+            (NoSeat::Unreadable, false) => READ_AGAIN,
+            (NoSeat::Unreadable, true) => READ_AGAIN_UNREAD,
         };
         self.not_before = Some(Instant::now() + pause);
     }
@@ -190,6 +202,31 @@ impl SharedReading {
     pub fn watch(&mut self, is_watched: bool) {
         if let Some(TakenSeat { wake, watched, .. }) = &mut self.seat {
             *watched = is_watched.then(|| watched.take().unwrap_or_else(|| wake.watch_mate()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_seat_is_asked_for_again_sooner_while_no_link_reads() {
+        let pauses = [(NoSeat::Refused, 10, 1), (NoSeat::Rated, 60, 10), (NoSeat::Unreadable, 600, 60)];
+        for (reason, beside_a_link, unread) in pauses {
+            for (has_link, seconds) in [(true, beside_a_link), (false, unread)] {
+                let mut mates = SharedReading::new(Arc::default());
+                if has_link {
+                    mates.link_up(1, GameServerId::at("203.0.113.7", 28_082));
+                }
+                mates.refused(reason);
+                advance(Duration::from_millis(seconds * 1_000 - 1)).await;
+                assert!(!mates.may_ask(), "{reason:?}, a link: {has_link}");
+                advance(Duration::from_millis(1)).await;
+                assert!(mates.may_ask(), "{reason:?}, a link: {has_link}");
+            }
         }
     }
 }

@@ -127,16 +127,34 @@ async fn ask(link: &HostLink, device: u64) -> Result<Answered<AppEntityInfo>, No
     loop {
         match link.reading.entity(device, Priority::EntitySync, COMMAND_DEADLINE).await {
             Ok(Answered { asked_after, content: Some(content) }) => return Ok(Answered { asked_after, content }),
-            Err(AskError::Refused(word)) if word == "rate_limit" && refusals < RATE_REFUSALS => refusals += 1,
-            Err(AskError::Closed | AskError::TimedOut) => return Err(NoSeat::Refused),
-            Ok(_) | Err(_) => return Err(NoSeat::Unreadable),
+            Ok(_) => return Err(NoSeat::Unreadable),
+            Err(error) => match against_seat(&error) {
+                NoSeat::Rated if refusals < RATE_REFUSALS => refusals += 1,
+                reason => return Err(reason),
+            },
         }
+    }
+}
+
+/// The reason against a seat at a link over which a device has failed to answer like this.
+fn against_seat(error: &AskError) -> NoSeat {
+    match error {
+        AskError::Closed | AskError::TimedOut => NoSeat::Refused,
+        AskError::Refused(word) if word == "rate_limit" => NoSeat::Rated,
+        AskError::Refused(_) | AskError::TooMany(_) => NoSeat::Unreadable,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_that_was_refused_for_the_rate_may_be_read_soon() {
+        let refused = |word: &str| against_seat(&AskError::Refused(word.to_owned()));
+        assert_eq!([refused("rate_limit"), refused("not_found")], [NoSeat::Rated, NoSeat::Unreadable]);
+        assert_eq!([AskError::Closed, AskError::TimedOut].map(|error| against_seat(&error)), [NoSeat::Refused; 2]);
+    }
 
     #[test]
     fn the_last_word_on_what_waited_counts() {
