@@ -49,8 +49,9 @@ impl GoneChannels {
     }
 
     /// True if this target of the channel is gone, and the database may not have that yet. One that took a message since is
-    /// forgotten: another node may have stored its test. A time that lies ahead is from before the clock was set back.
-    pub fn has(&self, channel: &StoredChannel, now: Timestamp) -> bool {
+    /// forgotten: another node may have stored its test, also after the clock was set back. A time that lies ahead is from
+    /// before that.
+    pub fn has(&self, channel: &StoredChannel, now: Moment) -> bool {
         let mut gone = self.lock();
         // Nearly always.
         if gone.is_empty() {
@@ -58,7 +59,8 @@ impl GoneChannels {
         }
         let key = key(channel);
         let Some(since) = gone.get(&key).copied() else { return false };
-        let taken_at = channel.accepted_at.filter(|taken_at| since.at.stamp < *taken_at && *taken_at <= now);
+        let gone_at = since.at.stamp - now.set_back_since(since.at).max(TimeDelta::zero());
+        let taken_at = channel.accepted_at.filter(|taken_at| gone_at < *taken_at && *taken_at <= now.stamp);
         let is_used_again = taken_at.is_some() && taken_at != since.taken_before;
         if is_used_again {
             gone.remove(&key);
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn a_target_is_gone_until_that_is_stored_and_another_one_of_its_channel_is_not() {
         let gone = GoneChannels::default();
-        let has = |channel: StoredChannel| gone.has(&channel, at(9).stamp);
+        let has = |channel: StoredChannel| gone.has(&channel, at(9));
         gone.note(&target("old"), at(0));
         assert_eq!([has(target("old")), has(target("new"))], [true, false]);
         gone.forget(&target("new"));
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn a_target_that_is_gone_stays_so_with_a_message_that_it_took_before() {
         let gone = GoneChannels::default();
-        let has = |second, now| gone.has(&taken_at(second), at(now).stamp);
+        let has = |second, now| gone.has(&taken_at(second), at(now));
         gone.note(&taken_at(5), at(0));
         assert!(has(5, 9) && has(1_800, 9), "the clock was set back in between");
         gone.note_taken_before(&target("new"), at(7).stamp);
@@ -132,5 +134,16 @@ mod tests {
         assert_eq!([has(8, 9), has(7, 9)], [true, false], "its test was taken at another node");
         gone.note_taken_before(&taken_at(7), at(9).stamp);
         assert!(!has(9, 9), "this process sent it afterwards");
+    }
+
+    #[test]
+    fn a_target_whose_test_was_taken_after_the_clock_was_set_back_is_used_again() {
+        let gone = GoneChannels::default();
+        gone.note(&taken_at(7_100), at(7_200));
+        // By an hour, and a minute has gone by.
+        let now = Moment::new(TimeDelta::seconds(7_260), at(3_660).stamp);
+        let has = |second| gone.has(&taken_at(second), now);
+        assert_eq!([3_600, 3_700, 7_100].map(has), [true; 3], "from before");
+        assert!(!has(3_630), "its test was taken at another node");
     }
 }

@@ -184,7 +184,8 @@ impl Channels {
         notice: &AlarmNotice,
     ) -> Result<TakenMessage, ChannelFailure> {
         // A message may be made while another transaction stores that its channel is gone.
-        if self.gone.has(channel, self.clock.now()) || channel.state().is_ok_and(|state| state == ChannelState::Gone) {
+        if self.gone.has(channel, self.clock.moment()) || channel.state().is_ok_and(|state| state == ChannelState::Gone)
+        {
             return Err(ChannelFault::Gone.into());
         }
         let sent = self.deliver(lane, id, channel, notice).await;
