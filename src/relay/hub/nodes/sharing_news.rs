@@ -14,6 +14,7 @@ use crate::{
     db::{
         engine::{error::DbError, query_failures::log_failure},
         node_news::{self, StoredNews},
+        notices::early_changes::EndedWay,
     },
     domain::{ids::ServerId, node_news::NodeNews},
     net::shared_guesses::WrongGuess,
@@ -126,7 +127,11 @@ impl Hub {
     fn hear(&mut self, news: NodeNews, ctx: &mut Context<Self>) {
         match news {
             NodeNews::SessionEnded { session } => self.end_session(&session),
-            NodeNews::UserErased { user } => self.end_user(&user),
+            NodeNews::UserErased { user } => {
+                self.end_user(&user);
+                // No alarm rings for them from the memory of this node.
+                self.context.early_alarms.changes.end(EndedWay::User(user));
+            }
             NodeNews::AccessChanged { server } => self.access_changed(server, ctx),
             NodeNews::ServerRemoved { server } => self.removed(ServerRemoved { server }),
             NodeNews::ServerPaired { server } => self.paired(ServerPaired { server, changed: false }, ctx),

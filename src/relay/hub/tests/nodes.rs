@@ -239,9 +239,11 @@ fn sessions_and_users_that_end_at_another_node_close_their_sockets_within_a_seco
         assert!(relay.write(|db| sessions::delete(db, &"lost".into())));
         sleep(Duration::from_secs(70)).await;
         assert_eq!(closed(), [true, true, false]);
+        let rings = || !relay.context.early_alarms.changes.has_left(&"one".into(), &"alice".into());
+        assert!(rings());
         hear(&relay, NodeNews::UserErased { user: "alice".into() });
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(closed(), [true; 3]);
+        assert_eq!((closed(), rings()), (vec![true; 3], false));
     });
 }
 
