@@ -3,7 +3,9 @@
 use crate::domain::{ids::PartId, words::words};
 
 words! {
-    /// Work that must not be done twice. The words are in the names of parts.
+    /// Work that must not be done twice. The words are in the names of parts. A node of an earlier version takes parts that it
+    /// does not know and does nothing for them: work that is new, or split off from another, may wait until the last such node
+    /// is replaced.
     pub enum Sweep {
         Billing = "billing",
         Registrations = "registrations",
