@@ -1,7 +1,5 @@
 //! Alarms that rang before the ledger was known, merged with the incidents that it has, as if those had been known.
 
-use chrono::TimeDelta;
-
 use super::{
     MergedIncident, Raids,
     tracked::{QUIET, Tracked},
@@ -30,10 +28,9 @@ impl Tracked {
         // An end in the future is from before the clock was set back: that incident is the older one, in truth.
         let is_older = newer.incident.ended_at.is_some_and(|end| end > now.stamp);
         let is_drill = self.incident.drill || newer.incident.drill;
-        let (began, at) = (self.first_trigger, newer.first_trigger);
-        let is_near = at - began >= TimeDelta::zero() && at - self.last_trigger <= QUIET;
         // Triggers of the ledger are taken for those of now if the clock was set back since.
-        let is_near = is_near && newer.incident.first_at - self.incident.last_at <= QUIET;
+        let (began, last, at) = (self.incident.first_at, self.incident.last_at, newer.incident.first_at);
+        let is_near = self.is_near(newer.first_trigger) && at - last <= QUIET && began - at <= QUIET;
         is_open && !is_older && !is_drill && is_near && self.is_of_the_same_alarm(newer)
     }
 
@@ -66,8 +63,11 @@ impl Tracked {
         for (user, at) in incident.acks {
             self.incident.acks.entry(user).or_insert(at);
         }
-        self.last_trigger = self.last_trigger.max(last_trigger);
+        // A push that was sent before the last trigger says nothing of that one.
+        if last_trigger >= self.last_trigger {
+            (self.last_trigger, self.unmatched) = (last_trigger, unmatched);
+        }
         self.last_heard = self.last_heard.max(last_heard);
-        (self.last_sent, self.unmatched, self.changed) = (last_sent, unmatched, true);
+        (self.last_sent, self.changed) = (last_sent, true);
     }
 }

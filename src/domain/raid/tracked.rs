@@ -59,11 +59,15 @@ impl Tracked {
     /// fresh trigger opens an incident rather than to go on with one that is over, or that was late: no user would hear
     /// of it.
     pub(super) fn takes(&self, path: AlarmPath, at: Moment, now: Moment) -> bool {
-        let is_near = at - self.last_trigger <= QUIET && self.first_trigger - at <= QUIET;
         let is_over = self.incident.ended_at.is_some() && (now - at <= QUIET || self.is_from_ahead());
         let is_late = self.incident.late && now - at <= LATE;
         let other = if path == AlarmPath::Link { AlarmPath::Push } else { AlarmPath::Link };
-        is_near && (!is_over && !is_late || self.is_unmatched(other, at))
+        self.is_near(at) && (!is_over && !is_late || self.is_unmatched(other, at))
+    }
+
+    /// No long quiet lies between a trigger at `at` and those of this incident. A delayed push may be from before the first.
+    pub(super) fn is_near(&self, at: Moment) -> bool {
+        at - self.last_trigger <= QUIET && self.first_trigger - at <= QUIET
     }
 
     /// As [`Self::takes`], for a trigger on the link; one whose time is not known may have been reported by a push at any time

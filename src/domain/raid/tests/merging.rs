@@ -66,6 +66,30 @@ fn a_push_and_a_device_of_one_name_are_one_alarm_and_two_devices_are_not() {
 }
 
 #[test]
+fn a_push_that_came_late_belongs_to_the_trigger_that_the_link_saw_after_it_was_sent() {
+    for (sent, merged) in [(-1, into_known("1")), (-90_000, into_known("1")), (-90_001, vec![])] {
+        let mut raids = Raids::new();
+        raids.pushed("Gate", &BTreeSet::new(), at(sent).stamp, at(13_000), || "1".into());
+        assert_eq!(raids.get("1").unwrap().first_at, at(sent).stamp, "it counts at the time when it was sent");
+        assert_eq!(merge(&mut raids, known("7", "Gate"), 21_000), merged, "{sent}");
+        let incident = raids.get("0").unwrap();
+        assert_eq!((incident.alarm_id.as_str(), incident.first_at), ("7", at(0).stamp));
+        assert_eq!((incident.last_at, incident.ended_at), (at(0).stamp, None), "it goes on from the later trigger");
+    }
+}
+
+#[test]
+fn a_late_push_says_nothing_of_the_trigger_after_it() {
+    let mut raids = Raids::new();
+    raids.pushed("Gate", &BTreeSet::new(), at(-1_000).stamp, at(13_000), || "1".into());
+    assert_eq!(merge(&mut raids, known("7", "Gate"), 14_000), into_known("1"));
+    // That push would be the one of a rise that waited in the socket since then; the link has seen this one itself.
+    let waited = TriggerTime::Waited(at(-500));
+    let again = raids.alarm("7", "Gate", &DevicePlace::default(), waited, at(20_000), || "2".into());
+    assert_eq!((again.incident.as_str(), raids.get("0").unwrap().count), ("0", 5), "one more trigger");
+}
+
+#[test]
 fn what_is_over_late_or_a_drill_takes_nothing() {
     let takes = |change: fn(&mut Incident), milliseconds| {
         let mut raids = Raids::new();

@@ -102,6 +102,24 @@ async fn an_alarm_that_another_node_announces_while_it_opens_an_incident_here_is
 }
 
 #[actix::test]
+async fn a_push_that_came_late_is_in_the_incident_of_the_node_whose_link_saw_its_alarm() {
+    let world = World::new();
+    let life = world.start(1).await;
+    let push = world.receive("push", "Roof");
+    // A moment later; this node knows nothing of it until it takes up what waits.
+    world.context.clock.advance(TimeDelta::milliseconds(2));
+    of_another_node(&world, "a", "0-elsewhere", false);
+    world.later(13);
+    life.pushed_alarm(push).await;
+    assert_eq!(world.ledger(&life).await.len(), 2);
+    assert_eq!(take_up(&world, &life).await, 1);
+    assert_eq!(world.ledger(&life).await.len(), 1);
+    assert_eq!(world.alarms(), [("opened", 1), ("merged", 1)]);
+    let raids = life.raids();
+    assert_eq!((raids.as_object().unwrap().len(), &raids["0-elsewhere"]["alarmId"]), (1, &"7".into()));
+}
+
+#[actix::test]
 async fn the_line_of_an_alarm_that_another_node_has_left_unsaid_is_said_here() {
     for (ended_after, said_here) in [(None, 1), (Some(TimeDelta::seconds(1)), 0)] {
         let world = World::new();
