@@ -175,14 +175,14 @@ impl Attempt {
     /// Brings the schema up to date for a node, which others serve beside: they are of a program that does not know it, so
     /// that none may serve meanwhile. Blocks.
     fn bring_up_to_date(&self) -> Result<(), StartError> {
-        let is_up_to_date = || schema_steps::open_existing(&self.database).is_ok();
-        if self.sharing == LockSharing::Alone || is_up_to_date() {
+        // Nodes see a process that asks alone as one that wants them to end: none asks so while the database does not answer.
+        if self.sharing == LockSharing::Alone || schema_steps::is_up_to_date(&self.database)? {
             return Ok(());
         }
         let alone = Self { sharing: LockSharing::Alone, ..self.clone() };
         match alone.lock_at_once() {
             // Another node did it, and serves.
-            Err(StartError::Waits(_)) if is_up_to_date() => Ok(()),
+            Err(StartError::Waits(_)) if schema_steps::is_up_to_date(&self.database)? => Ok(()),
             Err(error) => Err(error),
             Ok(_lock) => Ok(schema_steps::migrate(&self.database).map(drop)?),
         }
@@ -385,14 +385,13 @@ impl Attempt {
 pub fn migrate(config: &Config, clock: &Clock) -> Result<usize, StartError> {
     let database = &config.database;
     let attempt = Attempt { sharing: LockSharing::Alone, ..Attempt::new(config, clock) };
-    let is_up_to_date = || schema_steps::open_existing(database).is_ok();
-    // Its lock is waited for.
-    if matches!(database, Database::Postgres(_)) && is_up_to_date() {
+    // Its lock is waited for, which would disturb those that serve.
+    if matches!(database, Database::Postgres(_)) && schema_steps::is_up_to_date(database)? {
         return Ok(0);
     }
     let _lock = attempt.lock_at_once()?;
     let _taken = match attempt.lock_database() {
-        Err(StartError::DatabaseInUse(_)) if is_up_to_date() => return Ok(0),
+        Err(StartError::DatabaseInUse(_)) if schema_steps::open_existing(database).is_ok() => return Ok(0),
         taken => taken?,
     };
     Ok(schema_steps::migrate(database)?)

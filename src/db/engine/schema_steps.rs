@@ -186,13 +186,7 @@ pub fn read(db: &mut Db) -> Result<SchemaSteps, DbError> {
 /// Opens a database that has been served from, and makes nothing where there is none. Blocks.
 pub fn open_existing(database: &Database) -> Result<Pool, DbError> {
     if let Database::Sqlite(path) = database {
-        let shown = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let shown = shown.display();
-        match path.try_exists() {
-            Ok(true) => database_file::refuse_unsafe(path)?,
-            Ok(false) => return Err(DbError::Unavailable(format!("{shown} does not exist; is DATA_DIR right?"))),
-            Err(error) => return Err(DbError::Unavailable(format!("{shown}: {error}"))),
-        }
+        refuse_missing(path)?;
     }
     let pool = Pool::open_as_it_is(database)?;
     let steps = pool.read_blocking(read)?;
@@ -208,6 +202,30 @@ pub fn open_existing(database: &Database) -> Result<Pool, DbError> {
     }
 }
 
+/// True if a database has all steps that this program knows. Fails if it does not answer, which says nothing about its
+/// steps, or has those of a newer program. Blocks.
+pub fn is_up_to_date(database: &Database) -> Result<bool, DbError> {
+    let mut db = match database {
+        Database::Postgres(url) => Db::Pg(engine::open_postgres(url).map_err(unavailable)?),
+        Database::Sqlite(path) => {
+            refuse_missing(path)?;
+            Db::Sqlite(engine::open_sqlite(path, Access::Read).map_err(unavailable)?)
+        }
+    };
+    let steps = read(&mut db)?;
+    steps.newer().map_or(Ok(steps.pending == 0), |newer| Err(DbError::NewerSchema(newer)))
+}
+
+fn refuse_missing(path: &Path) -> Result<(), DbError> {
+    let shown = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let shown = shown.display();
+    match path.try_exists() {
+        Ok(true) => database_file::refuse_unsafe(path),
+        Ok(false) => Err(DbError::Unavailable(format!("{shown} does not exist; is DATA_DIR right?"))),
+        Err(error) => Err(DbError::Unavailable(format!("{shown}: {error}"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,6 +236,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let missing = Database::Sqlite(directory.path().join("none.db"));
         assert!(open_existing(&missing).is_err_and(|error| error.to_string().contains("does not exist")));
+        assert!(is_up_to_date(&missing).is_err());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         let empty = directory.path().join("empty.db");
         std::fs::File::create(&empty).unwrap();
@@ -227,18 +246,26 @@ mod tests {
         {
             let refusal = open_existing(empty).err().expect("it is empty").to_string();
             assert!(refusal.contains("it is empty"), "{refusal}");
+            assert!(!is_up_to_date(empty).unwrap());
             let pool = Pool::open(empty).unwrap();
             let newest = known().unwrap().pop();
             assert_eq!(pool.read_blocking(read).unwrap(), SchemaSteps { newest, ..SchemaSteps::default() });
             open_existing(empty).unwrap();
+            assert!(is_up_to_date(empty).unwrap());
             let version = |sql: &'static str| pool.write_blocking(|db| Ok(sql_query(sql).execute(db)?)).unwrap();
             version("UPDATE __diesel_schema_migrations SET version = '99' WHERE version = '00000000000004'");
             let SchemaSteps { pending, unknown, .. } = pool.read_blocking(read).unwrap();
             assert_eq!((pending, unknown), (1, vec!["99".to_owned()]));
             assert!(open_existing(empty).is_err_and(|error| error.to_string().contains("run a newer build")));
+            assert!(matches!(is_up_to_date(empty), Err(DbError::NewerSchema(_))));
             version("DELETE FROM __diesel_schema_migrations WHERE version = '99'");
             assert!(open_existing(empty).is_err_and(|error| error.to_string().contains("companion migrate")));
+            assert!(!is_up_to_date(empty).unwrap());
         }
+        let Some(postgres) = postgres else { return };
+        postgres.refuse(true);
+        let error = is_up_to_date(&postgres.database()).expect_err("it does not say");
+        assert!(engine::is_retryable_at_start(&error), "{error}");
     }
 
     #[test]

@@ -38,8 +38,8 @@ use crate::{
 
 /// Time between two looks at the lock.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// A process that has seen another one wait ends when it has not seen its lock for so long. Shorter than what
-/// [`FREE_EARLY`] makes of a connection whose host is gone: 5 s of silence and three questions.
+/// A process that serves alone and has seen another one wait ends when it has not seen its lock for so long. Shorter than
+/// what [`FREE_EARLY`] makes of a connection whose host is gone: 5 s of silence and three questions.
 const STEP_BACK_AFTER: Duration = Duration::from_secs(4);
 /// PostgreSQL looks after a silent connection sooner than its two hours.
 const FREE_EARLY: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
@@ -149,8 +149,8 @@ impl ServingLock {
     }
 
     /// Completes with the reason when this process no longer is the one that serves: another one has the lock, or had it
-    /// meanwhile and is newer, or it has not been seen for some seconds while another one waits. Without one that waits, a
-    /// database that is away is no reason: alarms are delivered all the same, and kept in the journal.
+    /// meanwhile and is newer, or it has not been seen for some seconds while another one waits. Without one that waits, or for
+    /// a node, of which all would end at once, a database that is away is no reason: alarms are kept in the journal.
     pub async fn lost(&mut self) -> String {
         let (mut seen, mut awaited, mut failed) = (Instant::now(), false, None);
         loop {
@@ -180,7 +180,7 @@ impl ServingLock {
             if let Some(holder) = self.hold.passed_to() {
                 return format!("the lock of the database has passed to {holder}");
             }
-            if awaited && seen.elapsed() > STEP_BACK_AFTER {
+            if awaited && self.hold.sharing() == LockSharing::Alone && seen.elapsed() > STEP_BACK_AFTER {
                 let reason = failed.as_deref().unwrap_or("the database does not answer");
                 return format!(
                     "another process waits, and it is not known who has the lock of the database: {reason}"
@@ -393,6 +393,20 @@ mod tests {
         postgres.refuse(true);
         let reason = timeout(Duration::from_secs(30), lost).await.expect("it steps back");
         assert!(reason.contains("another process waits"), "{reason}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_does_not_see_it_serves_on_though_another_process_waits() {
+        let Some(postgres) = Postgres::create() else { return };
+        let (url, clock) = (url(&postgres), Clock::system());
+        let mut node = ServingLock::ask_beside(&url, &clock, None, LockSharing::WithNodes, Vec::new()).unwrap();
+        let _waits = ServingLock::ask(&url, &clock).unwrap();
+        until(&mut node, |state| *state == LockState::Ours { awaited: true }).await;
+        let mut lost = std::pin::pin!(node.lost());
+        // Long enough to have been looked at.
+        assert!(timeout(2 * LOOK_EVERY, &mut lost).await.is_err());
+        postgres.refuse(true);
+        assert!(timeout(STEP_BACK_AFTER + 4 * LOOK_EVERY, lost).await.is_err());
     }
 
     /// The lock of the database is free, this process cannot ask for it, and its other connections live on.
