@@ -134,8 +134,11 @@ pub fn with_advice(error: &impl fmt::Display) -> String {
 const POOL_SESSIONS: &str = "a pooler between this process and PostgreSQL must pool sessions, not transactions: see \
                              docs/operations.md (PgBouncer), or connect past it";
 
+/// True for texts of errors that ask for the advice beside it.
+type Fits = fn(&str) -> bool;
+
 /// Texts of errors with advice to an operator; the first that fits counts.
-const ADVICE: [(fn(&str) -> bool, &str); 14] = [
+const ADVICE: [(Fits, &str); 14] = [
     (
         |error| has_any(error, &NO_CONNECTION_LEFT),
         "PostgreSQL, or a pooler before it, has no connection left: raise max_connections (a companion takes 12), the limit of \

@@ -83,7 +83,7 @@ fn a_late_push_says_nothing_of_the_trigger_after_it() {
     let mut raids = Raids::new();
     raids.pushed("Gate", &BTreeSet::new(), at(-1_000).stamp, at(13_000), || "1".into());
     assert_eq!(merge(&mut raids, known("7", "Gate"), 14_000), into_known("1"));
-    // That push would be the one of a rise that waited in the socket since then; the link has seen this one itself.
+    // The push would be the one of a rise that waited in the socket since then; the link has seen this one itself.
     let waited = TriggerTime::Waited(at(-500));
     let again = raids.alarm("7", "Gate", &DevicePlace::default(), waited, at(20_000), || "2".into());
     assert_eq!((again.incident.as_str(), raids.get("0").unwrap().count), ("0", 5), "one more trigger");
