@@ -345,9 +345,10 @@ async fn who_leaves_reads_for_themselves_and_a_restart_ends_with_one_link_again(
         if place == 2 {
             // The event comes after the state that shows it, perhaps after a pong, too. Another one waits here, of the
             // first who left.
+            let leader = left.to_string();
             let leads = |message: &Value| {
                 let event = &message["event"];
-                event["action"] == "leader_changed" && event["data"]["steamId"] == left.to_string()
+                event["action"] == "leader_changed" && event["data"]["steamId"] == leader
             };
             mates[place].client.expect_where("event", leads).await;
         }
