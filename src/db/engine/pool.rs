@@ -354,29 +354,42 @@ impl DbLane {
         thread::Builder::new().name("database".to_owned()).spawn(work).map(drop)
     }
 
+    /// Compiled for each query, so the way to the thread and back is not in it: [`run_boxed`](Self::run_boxed).
     async fn run<T, E, F>(&self, urgency: JobUrgency, query: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbError> + Send + 'static,
         F: FnOnce(&mut Db) -> Result<T, E> + Send + 'static,
     {
+        let done = Arc::new(Mutex::new(None));
+        let kept = done.clone();
+        let query = Box::new(move |db: &mut Db| {
+            let result = query(db);
+            *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        });
+        self.run_boxed(urgency, query).await?;
+        let result = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+        result.unwrap_or_else(|| Err(DbError::Panicked.into()))
+    }
+
+    async fn run_boxed(&self, urgency: JobUrgency, query: Box<dyn FnOnce(&mut Db) + Send>) -> Result<(), DbError> {
         let (reply, answered) = oneshot::channel();
         let (since, trace) = (time::Instant::now(), trace::current());
         let job: Job = Box::new(move |db| {
             metrics::histogram!("companion_database_wait_seconds").record(since.elapsed());
-            let done = trace::resumed(trace, || query(db?));
-            Box::new(move |after: Result<(), DbError>| drop(reply.send(after.map_err(E::from).and(done))))
+            let done = trace::resumed(trace, || db.map(query));
+            Box::new(move |after: Result<(), DbError>| drop(reply.send(after.and(done))))
         });
         let Some(_ticket) = self.queue.push(urgency, job) else {
-            return Err(DbError::Unavailable("too many queries wait".to_owned()).into());
+            return Err(DbError::Unavailable("too many queries wait".to_owned()));
         };
         if let Some(simulated) = &self.simulated {
             simulated.spawn_turn(self.queue.clone(), self.connections.clone());
         }
         match time::timeout(DEADLINE, answered).await {
             Ok(Ok(done)) => done,
-            Ok(Err(_)) => Err(DbError::Panicked.into()),
-            Err(_) => Err(DbError::Unavailable(format!("no answer within {} s", DEADLINE.as_secs())).into()),
+            Ok(Err(_)) => Err(DbError::Panicked),
+            Err(_) => Err(DbError::Unavailable(format!("no answer within {} s", DEADLINE.as_secs()))),
         }
     }
 }
@@ -446,25 +459,26 @@ impl Keeper {
         db: &mut Db,
         change: impl FnOnce(&mut Db) -> Result<T, E>,
     ) -> Result<T, E> {
-        begin(db).map_err(DbError::from)?;
-        let changed = change(db).and_then(|value| {
-            self.before_commit(db)?;
-            Ok(value)
-        });
-        match changed {
+        begin(db)?;
+        match change(db) {
             Ok(value) => {
-                <Db as diesel::Connection>::TransactionManager::commit_transaction(db).map_err(DbError::from)?;
-                self.after_commit(db)?;
+                self.commit(db)?;
                 Ok(value)
             }
             Err(error) => {
-                // A connection that cannot roll back is not used again (`has_broken`), and closing it rolls back.
-                if let Err(failure) = <Db as diesel::Connection>::TransactionManager::rollback_transaction(db) {
-                    log::warn!("a transaction could not be rolled back: {}", DbError::from(failure));
-                }
+                roll_back(db);
                 Err(error)
             }
         }
+    }
+
+    fn commit(&self, db: &mut Db) -> Result<(), DbError> {
+        if let Err(error) = self.before_commit(db) {
+            roll_back(db);
+            return Err(error);
+        }
+        <Db as diesel::Connection>::TransactionManager::commit_transaction(db)?;
+        self.after_commit(db)
     }
 
     fn before_commit(&self, db: &mut Db) -> Result<(), DbError> {
@@ -493,11 +507,19 @@ impl Keeper {
     }
 }
 
-fn begin(db: &mut Db) -> diesel::QueryResult<()> {
+fn begin(db: &mut Db) -> Result<(), DbError> {
     match db {
-        Db::Pg(connection) => AnsiTransactionManager::begin_transaction(connection),
+        Db::Pg(connection) => AnsiTransactionManager::begin_transaction(connection)?,
         // A transaction that begins as a reader cannot always become a writer.
-        Db::Sqlite(connection) => AnsiTransactionManager::begin_transaction_sql(connection, "BEGIN IMMEDIATE"),
+        Db::Sqlite(connection) => AnsiTransactionManager::begin_transaction_sql(connection, "BEGIN IMMEDIATE")?,
+    }
+    Ok(())
+}
+
+/// A connection that cannot roll back is not used again (`has_broken`), and closing it rolls back.
+fn roll_back(db: &mut Db) {
+    if let Err(failure) = <Db as diesel::Connection>::TransactionManager::rollback_transaction(db) {
+        log::warn!("a transaction could not be rolled back: {}", DbError::from(failure));
     }
 }
 
