@@ -73,12 +73,23 @@ pub trait RunQuery<C: Connection>: RunQueryDsl<C> {
 
 impl<C: Connection, T: RunQueryDsl<C>> RunQuery<C> for T {}
 
+/// The only part of a query's way to an engine that is compiled for each query.
+trait WalkQuery<DB: Backend> {
+    fn walk<'b>(&'b self, pass: AstPass<'_, 'b, DB>) -> QueryResult<()>;
+}
+
+impl<DB: Backend, T: QueryFragment<DB>> WalkQuery<DB> for T {
+    fn walk<'b>(&'b self, pass: AstPass<'_, 'b, DB>) -> QueryResult<()> {
+        self.walk_ast(pass)
+    }
+}
+
 /// A query of any kind.
-struct AnyQuery<'a, DB>(&'a dyn QueryFragment<DB>);
+struct AnyQuery<'a, DB>(&'a dyn WalkQuery<DB>);
 
 impl<DB: Backend> QueryFragment<DB> for AnyQuery<'_, DB> {
     fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, DB>) -> QueryResult<()> {
-        self.0.walk_ast(pass)
+        self.0.walk(pass)
     }
 }
 
