@@ -19,7 +19,6 @@ use crate::{
         },
     },
     domain::{
-        channels::user_channel::ChannelFault,
         sweep::Sweep,
         time::{Moment, Timestamp},
     },
@@ -89,11 +88,12 @@ pub async fn store(channels: &Channels, mut stored: impl FnMut(&EndedAttempt, Mo
 /// The database has these outcomes since then: notes which of their channels are gone, and which took a message.
 pub fn note_stored(channels: &Channels, stored: &[&EndedAttempt], now: Timestamp) {
     for attempt in stored {
-        match attempt.outcome {
-            DeliveryOutcome::Accepted { .. } => channels.gone.note_taken_before(&attempt.channel, now),
-            DeliveryOutcome::Failed { fault: ChannelFault::Gone, .. } => channels.note_gone_stored(&attempt.channel),
-            DeliveryOutcome::Failed { .. } | DeliveryOutcome::Unsaid => {}
-        }
+        let fault = match attempt.outcome {
+            DeliveryOutcome::Accepted { .. } => None,
+            DeliveryOutcome::Failed { fault, .. } => Some(fault),
+            DeliveryOutcome::Unsaid => continue,
+        };
+        channels.note_outcome_stored(&attempt.channel, fault, now);
     }
 }
 

@@ -213,6 +213,15 @@ impl Channels {
         self.gone.forget(channel);
     }
 
+    /// The database has since then what came of a message by this channel; no fault: the other side took it.
+    pub fn note_outcome_stored(&self, channel: &StoredChannel, fault: Option<ChannelFault>, stored_at: Timestamp) {
+        match fault {
+            None => self.gone.note_taken_before(channel, stored_at),
+            Some(ChannelFault::Gone) => self.note_gone_stored(channel),
+            Some(_) => {}
+        }
+    }
+
     /// The database has what a test of this channel has shown; no fault: the other side took it.
     pub fn note_tested(&self, channel: &StoredChannel, fault: Option<ChannelFault>) {
         match fault {

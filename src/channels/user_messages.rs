@@ -20,7 +20,7 @@ use crate::{
         channels::{
             alarm_notice::AlarmNotice,
             channel_lane::ChannelLane,
-            user_channel::{ChannelFault, ChannelKind, ChannelState},
+            user_channel::{ChannelKind, ChannelState},
         },
         ids::{ChannelId, UserId},
         time::Timestamp,
@@ -182,11 +182,7 @@ impl SentMessages {
         };
         let Self(stored) = channels.pool.write(store).await?;
         for (channel, outcome) in &stored {
-            match outcome {
-                Ok(_) => channels.gone.note_taken_before(channel, now),
-                Err(ChannelFailure { fault: ChannelFault::Gone, .. }) => channels.note_gone_stored(channel),
-                Err(_) => {}
-            }
+            channels.note_outcome_stored(channel, outcome.as_ref().err().map(|failure| failure.fault), now);
         }
         Ok(())
     }

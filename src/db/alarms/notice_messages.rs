@@ -293,6 +293,27 @@ fn kept(
 /// were read. Those that were never tried, because they waited for an origin or for this service, have failed, and are
 /// returned, unless their users acknowledged or may no longer watch. Call it in a transaction.
 pub fn end_over(db: &mut Db, ids: &[String], now: Timestamp) -> Result<Vec<TooLateMessage>, DbError> {
+    match end_together(db, ids, now) {
+        Err(DbError::Malformed(_)) => end_singly(db, ids, now),
+        ended => ended,
+    }
+}
+
+/// Ends these messages, one by one: a row that cannot be read holds up no other message.
+fn end_singly(db: &mut Db, ids: &[String], now: Timestamp) -> Result<Vec<TooLateMessage>, DbError> {
+    let mut too_late = Vec::new();
+    for id in ids {
+        match end_together(db, std::slice::from_ref(id), now) {
+            Ok(ended) => too_late.extend(ended),
+            // Read again, it is one that cannot be read.
+            Err(DbError::Malformed(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(too_late)
+}
+
+fn end_together(db: &mut Db, ids: &[String], now: Timestamp) -> Result<Vec<TooLateMessage>, DbError> {
     let waiting = deliveries::table.filter(deliveries::id.eq_any(ids)).filter(deliveries::due_at.is_not_null());
     let waiting: Vec<NoticeDelivery> = waiting.select(NoticeDelivery::as_select()).load(db)?;
     let over = sendable(db, waiting.clone(), now)?.over;

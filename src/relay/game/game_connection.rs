@@ -11,6 +11,7 @@ mod due;
 pub mod handing_over;
 mod held_link;
 mod last_heard;
+mod latest_task;
 pub mod link_budget;
 mod link_reports;
 mod live_feed;

@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use actix::SpawnHandle;
-
+use super::latest_task::LatestTask;
 use crate::{
     clock::Clock,
     game::acting_link::ActingLink,
@@ -20,7 +19,7 @@ pub struct CameraWatch {
     /// Set by the first look.
     capture: Option<Rc<CameraCapture>>,
     /// The look whether a camera is still wanted.
-    end: Option<SpawnHandle>,
+    pub planned_end: LatestTask,
 }
 
 impl CameraWatch {
@@ -44,11 +43,6 @@ impl CameraWatch {
     /// A shot of this camera, as [`CameraCapture::look`] takes it.
     pub fn look(&mut self, clock: &Clock, camera: String, link: Option<OwnLink>) -> SharedCapture {
         self.capture.get_or_insert_with(|| CameraCapture::new(clock.clone())).look(camera, link)
-    }
-
-    /// The look whether a camera is still wanted is planned. Returns the one that it replaces.
-    pub fn plan_end(&mut self, end: SpawnHandle) -> Option<SpawnHandle> {
-        self.end.replace(end)
     }
 
     /// Unsubscribes over this link if no camera is wanted any longer.

@@ -20,9 +20,7 @@ impl GameConnection {
                 ctx.spawn(end.into_actor(connection));
             }
         });
-        if let Some(planned) = self.devices.cameras.plan_end(end) {
-            ctx.cancel_future(planned);
-        }
+        self.devices.cameras.planned_end.replace(end, ctx);
     }
 }
 

@@ -63,9 +63,7 @@ impl Handler<AlarmPathChanged> for GameConnection {
         let read = ctx.spawn(has_alarms.into_actor(self).map(move |has_alarms, connection, _| {
             connection.set_alarms(number, has_alarms);
         }));
-        if let Some(before) = self.devices.begin_path_read(read) {
-            ctx.cancel_future(before);
-        }
+        self.devices.path_read.replace(read, ctx);
     }
 }
 
@@ -123,9 +121,7 @@ impl GameConnection {
             connection.update(OwnUpdate::Devices(known), ctx);
             connection.ask_silent(ctx);
         }));
-        if let Some(before) = self.devices.begin_read(read) {
-            ctx.cancel_future(before);
-        }
+        self.devices.read.replace(read, ctx);
     }
 
     /// Notes whether alarms come over the link alone, as the read with this number says: links take turns by that.

@@ -7,15 +7,13 @@ use super::GameConnection;
 impl GameConnection {
     /// Plans a tick for when something comes due.
     pub(super) fn plan_tick(&mut self, ctx: &mut Context<Self>) {
-        let Some(due) = self.feed.unplanned_tick(self.context.clock.moment()) else { return };
+        let Some(due) = self.feed.plan_tick(self.context.clock.moment()) else { return };
         let clock = self.context.clock.clone();
         let reached = async move { clock.reach(due).await };
         let tick = ctx.spawn(reached.into_actor(self).map(|(), connection, ctx| {
             let outcome = connection.feed.tick(connection.context.clock.moment());
             connection.publish(outcome, ctx);
         }));
-        if let Some(before) = self.feed.plan(tick, due) {
-            ctx.cancel_future(before);
-        }
+        self.feed.planned_tick.replace(tick, ctx);
     }
 }

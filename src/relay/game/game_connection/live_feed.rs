@@ -1,7 +1,8 @@
 //! The live state of a game connection, and the way of its changes to all who watch and of its world to the database.
 
-use actix::{Recipient, SpawnHandle};
+use actix::Recipient;
 
+use super::latest_task::LatestTask;
 use crate::{
     catalogue::SharedCatalogue,
     db::paired_servers::Baseline,
@@ -29,9 +30,10 @@ pub struct LiveFeed {
     pub live: LiveState,
     pub publisher: Publisher,
     /// The next tick, and when it is planned for.
-    planned: Option<(SpawnHandle, Moment)>,
-    /// The latest read of the stored map notes, which the next one ends.
-    notes_read: Option<SpawnHandle>,
+    pub planned_tick: LatestTask,
+    planned_for: Option<Moment>,
+    /// The read of the stored map notes: an answer to an earlier one may come later.
+    pub notes_read: LatestTask,
     /// The write of the game server's world, also while it is tried again.
     world_write: OneAtATime,
 }
@@ -40,8 +42,9 @@ impl LiveFeed {
     /// Nothing known, and no subscriber.
     pub fn new(server: ServerId, epoch: u64, catalogue: SharedCatalogue, now: Timestamp) -> Self {
         let (live, publisher) = (LiveState::new(now), Publisher::new(server.clone(), epoch, catalogue));
+        let (planned_tick, notes_read) = (LatestTask::default(), LatestTask::default());
         let world_write = OneAtATime::default();
-        Self { server, live, publisher, planned: None, notes_read: None, world_write }
+        Self { server, live, publisher, planned_tick, planned_for: None, notes_read, world_write }
     }
 
     /// Delivers an event; `id` is that of its entry in the timeline.
@@ -65,27 +68,21 @@ impl LiveFeed {
         self.publisher.send_snapshot(subscriber, self.live.state(), now)
     }
 
-    /// When a tick must be planned, if none is for then or before: that one looks again. What comes due moves away with
-    /// most answers, and the timer does not have to.
-    pub fn unplanned_tick(&self, now: Moment) -> Option<Moment> {
+    /// When a tick is to be planned now, unless one is for then or before: that one looks again. What comes due moves away
+    /// with most answers, and the timer does not have to.
+    pub fn plan_tick(&mut self, now: Moment) -> Option<Moment> {
         let due = self.live.next_due(now)?;
-        self.planned.is_none_or(|(_, planned)| planned > due).then_some(due)
-    }
-
-    /// A tick is planned for then. Returns the one that it replaces.
-    pub fn plan(&mut self, tick: SpawnHandle, due: Moment) -> Option<SpawnHandle> {
-        self.planned.replace((tick, due)).map(|(before, _)| before)
+        if self.planned_for.is_some_and(|planned| planned <= due) {
+            return None;
+        }
+        self.planned_for = Some(due);
+        Some(due)
     }
 
     /// The planned tick has come.
     pub fn tick(&mut self, now: Moment) -> Outcome {
-        self.planned = None;
+        self.planned_for = None;
         self.live.tick(now)
-    }
-
-    /// A read of the stored map notes begins. An answer to the earlier one, which is returned, may come later.
-    pub fn begin_notes_read(&mut self, read: SpawnHandle) -> Option<SpawnHandle> {
-        self.notes_read.replace(read)
     }
 
     /// The known world and the monuments of a known map, of which a write begins now. None while one is under way: another

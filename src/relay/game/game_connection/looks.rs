@@ -51,8 +51,8 @@ impl GameConnection {
             connection.looked(device.to_string().into(), answer, ctx);
         });
         let looks = ctx.spawn(looks.finish());
-        if let Some(before) = self.mates.seat.as_mut().and_then(|seat| seat.looks.replace(looks)) {
-            ctx.cancel_future(before);
+        if let Some(seat) = &mut self.mates.seat {
+            seat.looks.replace(looks, ctx);
         }
     }
 

@@ -10,6 +10,7 @@ use futures_channel::mpsc;
 
 use super::{
     GameConnection,
+    latest_task::LatestTask,
     shared_reading::{NoSeat, TakenSeat},
     sitting_down::{SatDown, sit_down},
 };
@@ -256,9 +257,8 @@ impl GameConnection {
         let (news, turn) = (Self::add_stream(news, ctx), self.plan_turn(ctx));
         let (devices, player) = (request.devices, request.player);
         let (asked_for, was_unread) = (devices.clone(), missed.is_some());
-        let _counted = self.mates.hosts.seat();
-        let seat =
-            TakenSeat { news, turn, devices, player, wake, slot, alarms: None, watched: None, looks: None, _counted };
+        let (looks, _counted) = (LatestTask::default(), self.mates.hosts.seat());
+        let seat = TakenSeat { news, turn, devices, player, wake, slot, alarms: None, watched: None, looks, _counted };
         self.mates.seat = Some(seat);
         self.mates.carry_alarms(self.held.wake.has_alarms());
         self.mates.watch(self.feed.publisher.has_subscribers());
@@ -315,7 +315,8 @@ impl GameConnection {
     /// The seat ends, but for its news, which its caller keeps or ends.
     fn stand_up(&mut self, ctx: &mut Context<Self>) -> Option<SpawnHandle> {
         let TakenSeat { news, turn, looks, .. } = self.mates.seat.take()?;
-        [Some(turn), looks].into_iter().flatten().for_each(|task| _ = ctx.cancel_future(task));
+        ctx.cancel_future(turn);
+        looks.end(ctx);
         Some(news)
     }
 

@@ -20,9 +20,7 @@ impl GameConnection {
             let notes = notes.into_iter().map(shown).collect();
             connection.update(OwnUpdate::Notes(notes), ctx);
         }));
-        if let Some(before) = self.feed.begin_notes_read(read) {
-            ctx.cancel_future(before);
-        }
+        self.feed.notes_read.replace(read, ctx);
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use actix::SpawnHandle;
-
-use super::{camera_watch::CameraWatch, placement::Placement};
+use super::{camera_watch::CameraWatch, latest_task::LatestTask, placement::Placement};
 use crate::{
     domain::{detect::device::ReportedFacts, ids::ServerId},
     relay::{
@@ -20,25 +18,15 @@ pub struct DeviceWork {
     pub refreshes: DeviceRefreshes,
     pub placement: Placement,
     pub cameras: CameraWatch,
-    /// The latest read of the stored devices, which the next one ends.
-    read: Option<SpawnHandle>,
-    /// The latest read of the path of the alarms alone, which the next one ends.
-    path_read: Option<SpawnHandle>,
+    /// The read of the stored devices: an answer to an earlier one may come later.
+    pub read: LatestTask,
+    /// The read of the path of the alarms alone; likewise.
+    pub path_read: LatestTask,
     /// Reads of that path so far, with the devices or alone.
     path_reads: u64,
 }
 
 impl DeviceWork {
-    /// A read of the stored devices begins. An answer to the earlier one, which is returned, may come later.
-    pub fn begin_read(&mut self, read: SpawnHandle) -> Option<SpawnHandle> {
-        self.read.replace(read)
-    }
-
-    /// A read of the alarms' path alone begins; likewise.
-    pub fn begin_path_read(&mut self, read: SpawnHandle) -> Option<SpawnHandle> {
-        self.path_read.replace(read)
-    }
-
     /// Number of a read of the alarms' path, with the devices or alone, that begins now.
     pub fn number_path_read(&mut self) -> u64 {
         self.path_reads += 1;

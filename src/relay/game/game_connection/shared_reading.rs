@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use actix::SpawnHandle;
 use tokio::time::Instant;
 
+use super::latest_task::LatestTask;
 use crate::{
     domain::{ids::GameServerId, link_slots::SlotNumber},
     relay::game::{
@@ -97,7 +98,7 @@ pub struct TakenSeat {
     pub alarms: Option<AlarmMate>,
     pub watched: Option<WatchedMate>,
     /// Looks at devices, one after the other.
-    pub looks: Option<SpawnHandle>,
+    pub looks: LatestTask,
     pub _counted: SeatedServer,
 }
 

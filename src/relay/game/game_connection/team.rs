@@ -37,9 +37,8 @@ impl GameConnection {
             read_until_answered(&context.pool, &context.random, "chat settings", read).await
         };
         let read = ctx.spawn(stored.into_actor(self).map(|stored, connection, ctx| connection.loaded(stored, ctx)));
-        if let Some(before) = self.commands.begin_read(read) {
-            ctx.cancel_future(before);
-        }
+        self.commands.begin_read();
+        self.commands.read.replace(read, ctx);
     }
 
     fn loaded(&mut self, stored: StoredCommands, ctx: &mut Context<Self>) {

@@ -12,10 +12,10 @@ use std::{
     sync::Arc,
 };
 
-use actix::SpawnHandle;
 use chrono::TimeDelta;
 
 use self::{stored_commands::StoredCommands, switch_backs::SwitchBacks, waiting_lines::WaitingLines};
+use super::latest_task::LatestTask;
 use crate::{
     db::{smart_devices::SmartDevice, team_timers::StoredTimer},
     domain::{
@@ -59,18 +59,20 @@ pub struct TeamCommands {
     is_resynced: bool,
     /// The stored rows were read once.
     is_loaded: bool,
-    /// The latest read of it is not answered.
+    /// The latest read of them is not answered.
     is_reading: bool,
-    read: Option<SpawnHandle>,
+    pub read: LatestTask,
     /// Mutes that are not stored yet: what is read meanwhile may be older.
     unstored_mutes: usize,
     promotion: Option<Promotion>,
     /// Another bot was noticed under this prefix.
     has_other_bot: bool,
-    /// The end of the notice of a loop.
-    loop_ends: Option<SpawnHandle>,
+    /// A loop was noticed, and the silence after it is not over.
+    has_loop: bool,
+    pub loop_end: LatestTask,
     /// The next look at what is due, and when.
-    planned: Option<(SpawnHandle, Moment)>,
+    pub planned_look: LatestTask,
+    planned_for: Option<Moment>,
     /// Alarms that are still to be said: they wait until the team is known.
     unsaid: Vec<Raid>,
 }
@@ -95,10 +97,9 @@ impl TeamCommands {
         !self.is_loaded
     }
 
-    /// A read of the stored rows begins. An answer to the earlier one, which is returned, may come later.
-    pub fn begin_read(&mut self, read: SpawnHandle) -> Option<SpawnHandle> {
+    /// A read of the stored rows begins, in the place of an earlier one, whose answer may come later.
+    pub fn begin_read(&mut self) {
         self.is_reading = true;
-        self.read.replace(read)
     }
 
     /// Takes what is stored. `wiped_at`: what was seen before is of another world.
@@ -205,22 +206,21 @@ impl TeamCommands {
         open.map(|promotion| promotion.is_said = true).is_some()
     }
 
-    /// The next time at which something is due, unless a look is planned by then. `timers`: the ends of all.
-    pub fn unplanned(&self, timers: impl Iterator<Item = Timestamp>, now: Moment) -> Option<Moment> {
+    /// When a look is to be planned now for what is due next, unless one is for then or before. `timers`: the ends of all.
+    pub fn plan_look(&mut self, timers: impl Iterator<Item = Timestamp>, now: Moment) -> Option<Moment> {
         let promotion = self.promotion.as_ref().filter(|promotion| !promotion.is_said);
         let times = timers.chain(self.switch_backs.next_tries()).map(|at| now.at(at));
         let due = times.chain(promotion.map(|promotion| promotion.until)).min()?;
-        self.planned.is_none_or(|(_, planned)| planned > due).then_some(due)
-    }
-
-    /// A look is planned for then. Returns the one that it replaces.
-    pub fn plan(&mut self, look: SpawnHandle, due: Moment) -> Option<SpawnHandle> {
-        self.planned.replace((look, due)).map(|(before, _)| before)
+        if self.planned_for.is_some_and(|planned| planned <= due) {
+            return None;
+        }
+        self.planned_for = Some(due);
+        Some(due)
     }
 
     /// The planned look has come.
     pub fn reach_plan(&mut self) {
-        self.planned = None;
+        self.planned_for = None;
     }
 
     /// An alarm goes off. True if it is left unsaid, as those of an earlier process are: there was no team yet whose queue could
@@ -255,19 +255,19 @@ impl TeamCommands {
         self.has_other_bot = false;
     }
 
-    /// A loop was noticed until this ends. Returns the end that it replaces.
-    pub fn note_loop(&mut self, end: SpawnHandle) -> Option<SpawnHandle> {
-        self.loop_ends.replace(end)
+    /// A loop was noticed.
+    pub fn note_loop(&mut self) {
+        self.has_loop = true;
     }
 
     /// The silence after a loop is over.
     pub fn end_loop(&mut self) {
-        self.loop_ends = None;
+        self.has_loop = false;
     }
 
     /// The notice that the owner sees; a loop comes first.
     pub fn notice(&self) -> Option<ChatNotice> {
-        let a_loop = self.loop_ends.is_some().then_some(ChatNotice::Loop);
+        let a_loop = self.has_loop.then_some(ChatNotice::Loop);
         a_loop.or(self.has_other_bot.then_some(ChatNotice::OtherBot))
     }
 }
@@ -336,17 +336,19 @@ mod tests {
     #[test]
     fn the_first_of_timers_switches_and_promotion_is_due() {
         let mut commands = TeamCommands::default();
-        let due = |commands: &TeamCommands, timers: &[i64]| {
-            commands.unplanned(timers.iter().copied().map(at), at(0).into()).map(|due| due.stamp)
+        let due = |commands: &mut TeamCommands, timers: &[i64]| {
+            commands.plan_look(timers.iter().copied().map(at), at(0).into()).map(|due| due.stamp)
         };
-        assert_eq!(due(&commands, &[]), None);
-        assert_eq!(due(&commands, &[50, 40]), Some(at(40)));
+        assert_eq!(due(&mut commands, &[]), None);
+        assert_eq!(due(&mut commands, &[50, 40]), Some(at(40)));
+        assert_eq!(due(&mut commands, &[50, 40]), None, "it is planned");
         commands.switch_backs.set("9".into(), true, at(30));
-        assert_eq!(due(&commands, &[40]), Some(at(30)));
+        assert_eq!(due(&mut commands, &[40]), Some(at(30)));
         commands.promote(7, at(0).into());
-        assert_eq!(due(&commands, &[40]), Some(at(10)));
+        assert_eq!(due(&mut commands, &[40]), Some(at(10)));
         assert!(commands.led_by(Some(7)));
-        assert_eq!(due(&commands, &[40]), Some(at(30)), "it has ended");
+        commands.reach_plan();
+        assert_eq!(due(&mut commands, &[40]), Some(at(30)), "it has ended");
     }
 
     #[test]
@@ -372,10 +374,14 @@ mod tests {
     }
 
     #[test]
-    fn an_other_bot_is_shown_until_the_prefix_changes() {
+    fn an_other_bot_is_shown_until_the_prefix_changes_and_a_loop_first() {
         let mut commands = TeamCommands::default();
         assert_eq!(commands.notice(), None);
         commands.note_other_bot();
+        assert_eq!(commands.notice(), Some(ChatNotice::OtherBot));
+        commands.note_loop();
+        assert_eq!(commands.notice(), Some(ChatNotice::Loop));
+        commands.end_loop();
         assert_eq!(commands.notice(), Some(ChatNotice::OtherBot));
         commands.part_from_other_bot();
         assert_eq!(commands.notice(), None);

@@ -280,6 +280,26 @@ fn a_channel_that_cannot_be_read_holds_up_no_other_message() {
 }
 
 #[test]
+fn messages_that_are_over_end_beside_a_notice_that_cannot_be_read() {
+    testing::on_sqlite(|pool| {
+        let server = furnish(pool);
+        let add = |db: &mut Db| channels::insert(db, &channel("deaf", "deaf", ChannelKind::Gotify, "deaf"), 9);
+        pool.write_blocking(add).unwrap().unwrap();
+        ring(pool, &server, 1);
+        step(pool, later(0));
+        testing::spoil(pool, "UPDATE notices SET round_at = 'no time' WHERE user_id = 'guest'");
+        let (at, load) = (later(86_400), LaneLoad { room: 100, ..LaneLoad::default() });
+        let due = || pool.read_blocking(|db| notice_messages::due(db, at, ChannelLane::Unproven, &load)).unwrap();
+        let read = due();
+        assert_eq!((read.sendable.len(), read.over.len(), read.unreadable.len()), (0, 2, 1));
+        let too_late = pool.write_blocking(|db| notice_messages::end_over(db, &read.over, at)).unwrap();
+        let mut users: Vec<&str> = too_late.iter().map(|message| message.user.as_str()).collect();
+        users.sort_unstable();
+        assert_eq!((users, due().over.len()), (vec!["deaf", "owner"], 0));
+    });
+}
+
+#[test]
 fn an_emergency_is_over_with_its_raid_and_until_it_expires() {
     testing::on_each_database(|pool| {
         let server = furnish(pool);

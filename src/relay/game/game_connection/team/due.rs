@@ -14,19 +14,19 @@ const NOTICED_FOR: std::time::Duration = std::time::Duration::from_secs(60);
 impl GameConnection {
     /// Plans a look at the commands for when something is due.
     pub(super) fn plan_commands(&mut self, ctx: &mut Context<Self>) {
+        if !self.is_ready() {
+            return;
+        }
         let (now, knows_team) = (self.context.clock.moment(), self.knows_team());
         let timers = self.feed.live.state().timers.iter().filter(|_| knows_team).map(|(_, timer)| timer.ends_at);
-        let due = self.commands.unplanned(timers, now);
-        let Some(due) = due.filter(|_| self.is_ready()) else { return };
+        let Some(due) = self.commands.plan_look(timers, now) else { return };
         let clock = self.context.clock.clone();
         let reached = async move { clock.reach(due).await };
         let look = ctx.spawn(reached.into_actor(self).map(|(), connection, ctx| {
             connection.commands.reach_plan();
             connection.commands_due(ctx);
         }));
-        if let Some(before) = self.commands.plan(look, due) {
-            ctx.cancel_future(before);
-        }
+        self.commands.planned_look.replace(look, ctx);
     }
 
     fn commands_due(&mut self, ctx: &mut Context<Self>) {
@@ -64,9 +64,8 @@ impl GameConnection {
                     connection.commands.end_loop();
                     connection.show_notice(ctx);
                 });
-                if let Some(before) = self.commands.note_loop(end) {
-                    ctx.cancel_future(before);
-                }
+                self.commands.note_loop();
+                self.commands.loop_end.replace(end, ctx);
             }
         }
         self.show_notice(ctx);
