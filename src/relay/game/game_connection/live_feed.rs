@@ -81,7 +81,8 @@ impl LiveFeed {
 
     /// The planned tick has come.
     pub fn tick(&mut self, now: Moment) -> Outcome {
-        self.planned_for = None;
+        // It ends by itself.
+        (self.planned_tick, self.planned_for) = (LatestTask::default(), None);
         self.live.tick(now)
     }
 

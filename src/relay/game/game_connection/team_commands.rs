@@ -220,7 +220,8 @@ impl TeamCommands {
 
     /// The planned look has come.
     pub fn reach_plan(&mut self) {
-        self.planned_for = None;
+        // It ends by itself.
+        (self.planned_look, self.planned_for) = (LatestTask::default(), None);
     }
 
     /// An alarm goes off. True if it is left unsaid, as those of an earlier process are: there was no team yet whose queue could
