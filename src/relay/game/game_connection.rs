@@ -299,7 +299,7 @@ impl GameConnection {
             // Perhaps without a change of the state.
             self.timers_changed(ctx);
         }
-        map_wanted
+        map_wanted && !self.take_shared_map(ctx)
     }
 
     fn publish(&mut self, outcome: Outcome, ctx: &mut Context<Self>) -> bool {

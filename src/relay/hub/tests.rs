@@ -184,6 +184,7 @@ impl Relay {
         let context = Arc::new(RelayContext {
             early_alarms: Default::default(),
             markets: Default::default(),
+            maps: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),
             clock: Clock::simulated(now()),

@@ -53,6 +53,8 @@ pub enum LinkReport {
     DevicesAsked,
     /// A message could not be read: it may have been any broadcast.
     Missed,
+    /// A turn to ask for the map has come, as it was wanted.
+    MapTurn,
     /// The map of the game server, which may be large: the turn goes along until it is stored.
     Map {
         map: AppMap,
