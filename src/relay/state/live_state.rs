@@ -86,6 +86,11 @@ impl LiveState {
         self.parts.world.facts().info_at.map(|heard| heard.stamp)
     }
 
+    /// True if a link was up here.
+    pub fn has_been_up(&self) -> bool {
+        self.parts.own.has_been_up()
+    }
+
     /// When the link was last known to be up.
     pub fn alive_at(&self, now: Moment) -> Option<Timestamp> {
         self.parts.own.alive_at(now)

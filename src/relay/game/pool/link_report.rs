@@ -47,7 +47,8 @@ pub enum LinkReport {
     /// turn.
     GivenUp,
     Update(GameUpdate),
-    /// Everything that is polled was asked once since the link is up, the team last.
+    /// Everything that is polled was asked once since the link is up, the team last; in a turn without what a mate's link
+    /// has said just now.
     Resynced,
     /// Every paired device was asked at least once since the link is up.
     DevicesAsked,
