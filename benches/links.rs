@@ -4,16 +4,18 @@
 //! Above 500 lines: the service and the game servers beside it, which agree on players, teams and addresses.
 //!
 //! ```text
-//! cargo bench --bench links -- [LINKS [MARKERS [TEAM]]]    200 users, game servers with 50 markers, teams of 1
+//! cargo bench --bench links -- [LINKS [MARKERS [TEAM [SETTLE]]]]    200 users, game servers with 50 markers, teams of 1
 //! ```
 //!
 //! LINKS users have a paired server each. With TEAM, that many of them are a team: they have paired the same game
 //! server, and one link reads for all of them. `-- 10000 50 1` and `-- 10000 50 5` compare 10 000 single users with
-//! 2 000 teams of 5.
+//! 2 000 teams of 5. Costs are counted SETTLE seconds after all are up, 15 unless said otherwise: maps and shops of the
+//! first start are stored for minutes, and as long as `map` is among the requests, they are. `-- 10000 50 1 900` counts
+//! what comes after that.
 //!
 //! Prints how long it takes until all are up, and until mates share links; how many links are open, on average and at
-//! the most; requests, CPU and memory, each divided by the users; and how old alarms are at their clients before,
-//! meanwhile and after. Asserts nothing about the figures. Single users are measured for a minute, teams for five:
+//! the most; requests, CPU, that of the threads of the database and memory, each divided by the users; and how old
+//! alarms are at their clients before, meanwhile and after. Asserts nothing about the figures. Single users are measured for a minute, teams for five:
 //! in that time each link that rests is made once.
 //!
 //! The service runs in this process, the game servers in a second one, with the clients of a few further links, whose
@@ -86,6 +88,10 @@ const ALARMS: usize = 30;
 const SAMPLE: usize = 200;
 /// Time for which links are left alone while their costs are counted.
 const MINUTE: Duration = Duration::from_secs(60);
+/// Time from when all are up until then: the first questions are behind all of them.
+const SETTLE: Duration = Duration::from_secs(15);
+/// Name of the threads of the database.
+const DATABASE: &str = "database";
 /// SteamID64 of the first player.
 const PLAYER: u64 = 76_561_197_960_265_728;
 /// A team has at least this many members; those beyond its users do not use the service.
@@ -103,10 +109,14 @@ fn main() -> Result<()> {
     match arguments[..] {
         ["game-servers", markers, team] => game_servers(markers.parse()?, team.parse()?),
         _ if !env::args().any(|argument| argument == "--bench") => Ok(()), // run as a test: nothing to measure
-        [] => links(200, 50, 1),
-        [count] => links(count.parse()?, 50, 1),
-        [count, markers] => links(count.parse()?, markers.parse()?, 1),
-        [count, markers, team] => links(count.parse()?, markers.parse()?, team.parse::<NonZeroUsize>()?.get()),
+        [] => links(200, 50, 1, SETTLE),
+        [count] => links(count.parse()?, 50, 1, SETTLE),
+        [count, markers] => links(count.parse()?, markers.parse()?, 1, SETTLE),
+        [count, markers, team] => links(count.parse()?, markers.parse()?, team.parse::<NonZeroUsize>()?.get(), SETTLE),
+        [count, markers, team, settle] => {
+            let (team, settle) = (team.parse::<NonZeroUsize>()?.get(), Duration::from_secs(settle.parse()?));
+            links(count.parse()?, markers.parse()?, team, settle)
+        }
         _ => Err("see the head of benches/links.rs".into()),
     }
 }
@@ -138,7 +148,31 @@ fn server_id(n: usize) -> ServerId {
     ServerId::from(format!("01929f3a-7b1c-7def-8123-{n:012x}"))
 }
 
-fn links(count: usize, markers: usize, team: usize) -> Result<()> {
+/// Processor time of the service, and of its threads of the database alone.
+#[derive(Clone, Copy)]
+struct Costs {
+    all: Processor,
+    database: Processor,
+}
+
+impl Costs {
+    fn so_far() -> Result<Self> {
+        Ok(Self { all: Processor::so_far()?, database: Processor::of_threads(DATABASE)? })
+    }
+
+    fn since(before: Self) -> Result<Self> {
+        let Self { all, database } = Self::so_far()?;
+        Ok(Self { all: all.minus(before.all), database: database.minus(before.database) })
+    }
+
+    fn over(span: Duration) -> Result<Self> {
+        let before = Self::so_far()?;
+        thread::sleep(span);
+        Self::since(before)
+    }
+}
+
+fn links(count: usize, markers: usize, team: usize, settle: Duration) -> Result<()> {
     let directory = TempDir::with_prefix("companion-bench-")?;
     let mut games = Beside::start(&["game-servers", &markers.to_string(), &team.to_string()])?;
     let service = Service::start(directory.path(), (count, team), games.line()?.parse()?)?;
@@ -154,7 +188,7 @@ fn links(count: usize, markers: usize, team: usize) -> Result<()> {
     thread::sleep(Duration::from_secs(15));
     println!("  alarm to client, alone     {}", games.ask("alarms 50")?);
     games.ask("requests 1")?;
-    let alone = Processor::over(MINUTE / 3)?;
+    let alone = Costs::over(MINUTE / 3)?;
     let before = resident()?;
 
     let every = (count / 50).max(50);
@@ -168,29 +202,36 @@ fn links(count: usize, markers: usize, team: usize) -> Result<()> {
         service.wait_until_shared(count - teams)?;
         println!("  mates share links after    {:>9.1} s", start.elapsed().as_secs_f64());
     }
-    // The first questions are behind all of them.
-    thread::sleep(Duration::from_secs(15));
+    println!("  costs are counted          {:>9} s later", settle.as_secs());
+    thread::sleep(settle);
+    count_costs(&service, &mut games, (count, team), alone)?;
+    println!("  resident per user          {:>9.2} KiB", (resident()? - before) / count as f64);
+    println!("  alarm to client, while all {}", games.ask("alarms 100")?);
+    Ok(())
+}
+
+/// Links, requests and CPU of these users for some minutes; `alone`: the costs of a third of one without them.
+fn count_costs(service: &Service, games: &mut Beside, (count, team): (usize, usize), alone: Costs) -> Result<()> {
     games.ask("requests 1")?;
     let minutes = if team == 1 { 1 } else { 5 };
-    let (began, mut open) = (Processor::so_far()?, Vec::new());
+    let (began, mut open) = (Costs::so_far()?, Vec::new());
     for _ in 0..6 * minutes {
         thread::sleep(MINUTE / 6);
         open.push(service.counts()?.slots.open.saturating_sub(WATCHED));
     }
-    let with = Processor::since(began)?;
+    let with = Costs::since(began)?;
     let mean = open.iter().sum::<usize>() as f64 / open.len() as f64;
     println!("  links open                 {mean:>9.1} (at most {})", open.iter().max().unwrap_or(&0));
     let requests = games.ask(&format!("requests {}", (WATCHED + count) * minutes))?;
     println!("  requests a user and minute {requests}");
     let each = |with: f64, alone: f64| (with / minutes as f64 - 3.0 * alone) * 1e3 / count as f64;
     println!(
-        "  CPU per user and minute    {:>9.2} ms ({:.2} user, {:.2} system)",
-        each(with.total(), alone.total()),
-        each(with.user, alone.user),
-        each(with.system, alone.system)
+        "  CPU per user and minute    {:>9.2} ms ({:.2} user, {:.2} system; {:.2} of the database)",
+        each(with.all.total(), alone.all.total()),
+        each(with.all.user, alone.all.user),
+        each(with.all.system, alone.all.system),
+        each(with.database.total(), alone.database.total())
     );
-    println!("  resident per user          {:>9.2} KiB", (resident()? - before) / count as f64);
-    println!("  alarm to client, while all {}", games.ask("alarms 100")?);
     Ok(())
 }
 

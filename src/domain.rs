@@ -18,6 +18,7 @@ pub mod credential;
 pub mod detect;
 pub mod device;
 pub mod device_event;
+pub mod doubling;
 pub mod event_shapes;
 pub mod fair_budget;
 pub mod fence;

@@ -121,6 +121,7 @@
 //!   write_behind          events and chat into the database, in batches
 //!   recent_events         pure: one event, however many links
 //!   markets               one for each game server
+//!   monument_maps         likewise
 //! ```
 
 pub mod alarms;

@@ -121,6 +121,7 @@ impl Beside {
         let context = RelayContext {
             early_alarms: Default::default(),
             markets: Default::default(),
+            maps: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),
             clock: clock.clone(),

@@ -69,6 +69,20 @@ impl Processor {
         Self::in_stat(&format!("/proc/{process}/stat"))
     }
 
+    /// Figures of the threads of this process that have this name, since their start.
+    pub fn of_threads(name: &str) -> Result<Self> {
+        let mut sum = Self { user: 0.0, system: 0.0 };
+        for thread in fs::read_dir("/proc/self/task")? {
+            let thread = thread?.path();
+            // One that has ended since has no name.
+            if fs::read_to_string(thread.join("comm")).is_ok_and(|known| known.trim() == name) {
+                let Self { user, system } = Self::in_stat(&thread.join("stat").to_string_lossy())?;
+                (sum.user, sum.system) = (sum.user + user, sum.system + system);
+            }
+        }
+        Ok(sum)
+    }
+
     fn in_stat(path: &str) -> Result<Self> {
         let stat = fs::read_to_string(path)?;
         let (_, fields) = stat.rsplit_once(") ").ok_or("no fields")?;

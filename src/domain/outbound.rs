@@ -7,6 +7,7 @@ use chrono::TimeDelta;
 
 use crate::domain::{
     backoff::Backoff,
+    doubling::Doubling,
     ids::{GameServerId, UserId},
     limits::{ASKED_ATTEMPTS, CONFIRMATIONS, CONFIRMATIONS_PER_SECOND, LOGIN_MINUTES, NEW_GAME_SERVERS_PER_USER},
     rate::{Bucket, TOKEN, Window},
@@ -133,23 +134,22 @@ impl Confirmations {
 #[derive(Debug)]
 struct Remembered<K, V> {
     known: HashMap<K, V>,
-    /// Number of keys from which on outdated ones are looked for.
-    full: usize,
+    searched: Doubling,
 }
 
 impl<K, V> Default for Remembered<K, V> {
     fn default() -> Self {
-        Self { known: HashMap::new(), full: FEW }
+        Self { known: HashMap::new(), searched: Doubling::new(FEW) }
     }
 }
 
 impl<K: Clone + Eq + Hash, V> Remembered<K, V> {
     /// The value of this key, `first` if there is none.
     fn get(&mut self, key: &K, counts: impl Fn(&V) -> bool, first: impl FnOnce() -> V) -> &mut V {
-        if self.known.len() >= self.full {
+        if self.searched.is_reached(self.known.len()) {
             self.known.retain(|_, value| counts(value));
             self.known.shrink_to_fit();
-            self.full = FEW.max(2 * self.known.len());
+            self.searched.searched(self.known.len());
         }
         self.known.entry(key.clone()).or_insert_with(first)
     }

@@ -12,6 +12,20 @@ pub struct WorldMap {
     pub drawing: MapDrawing,
 }
 
+/// A map without its drawing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MonumentMap {
+    pub world: World,
+    pub monuments: Vec<Monument>,
+}
+
+impl MonumentMap {
+    /// True if it is the map of this world, which may have become known since.
+    pub fn is_of(&self, world: &World) -> bool {
+        self.world.compare(world).is_none() && self.world.level == world.level
+    }
+}
+
 /// The picture of the map and the colour around it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MapDrawing {

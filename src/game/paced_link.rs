@@ -3,18 +3,24 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use metrics::counter;
 use tokio::time::{Instant, sleep};
 
-use crate::game::{
-    budget::{Budget, Priority, cost},
-    link::{Answered, AskError, Link, Route},
-    wire::{AppEmpty, AppEntityInfo, AppRequest, AppResponse},
+use crate::{
+    domain::doubling::Doubling,
+    game::{
+        budget::{Budget, Priority, cost},
+        link::{Answered, AskError, Link, Route},
+        wire::{AppEmpty, AppEntityInfo, AppRequest, AppResponse},
+    },
 };
+
+/// Budgets of which those that no link uses are not looked for.
+const FEW: usize = 64;
 
 /// Requests for which there were no tokens at once.
 const OVER_BUDGET: &str = "companion_requests_over_budget_total";
@@ -42,7 +48,18 @@ fn count_over_budget(priority: Priority, outcome: &'static str) {
 /// The mirrored token buckets of every game server that has a link, by its host and port and by our address, if that was
 /// chosen: a game server counts what comes from each (protocol §1.7).
 #[derive(Default)]
-pub struct Budgets(Mutex<HashMap<BudgetKey, Arc<SharedBudget>>>);
+pub struct Budgets(Mutex<UsedBudgets>);
+
+struct UsedBudgets {
+    budgets: HashMap<BudgetKey, Arc<SharedBudget>>,
+    searched: Doubling,
+}
+
+impl Default for UsedBudgets {
+    fn default() -> Self {
+        Self { budgets: HashMap::new(), searched: Doubling::new(FEW) }
+    }
+}
 
 /// A game server and our address on the way there.
 #[derive(PartialEq, Eq, Hash)]
@@ -62,20 +79,25 @@ pub struct SharedBudget {
 impl Budgets {
     /// The buckets of this game server for what comes from this address of ours.
     pub fn of(&self, route: &Route, own: Option<IpAddr>) -> Arc<SharedBudget> {
-        let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A server without a link needs no buckets: they refill within seconds.
-        budgets.retain(|_, budget| Arc::strong_count(budget) > 1);
+        let UsedBudgets { budgets, searched } = &mut *self.lock();
+        if searched.is_reached(budgets.len()) {
+            // A server without a link needs no buckets: they refill within seconds.
+            budgets.retain(|_, budget| Arc::strong_count(budget) > 1);
+            searched.searched(budgets.len());
+        }
         let key = BudgetKey { host: route.host.clone(), port: route.port, own };
         budgets.entry(key).or_default().clone()
     }
-}
 
-impl Budgets {
     /// The part that is left of each budget that some link uses, 0 to 1.
     pub fn left(&self) -> Vec<f64> {
-        let budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = budgets.values().filter(|budget| Arc::strong_count(budget) > 1);
+        let known = self.lock();
+        let used = known.budgets.values().filter(|budget| Arc::strong_count(budget) > 1);
         used.map(|shared| shared.with(|budget, now| budget.left(now))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, UsedBudgets> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

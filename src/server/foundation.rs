@@ -66,6 +66,7 @@ impl Foundation {
     pub fn relay(&self, game: Game) -> RelayContext {
         RelayContext {
             markets: self.markets.clone(),
+            maps: Arc::default(),
             catalogue: self.catalogue.shared().clone(),
             write_behind: WriteBehind::start(self.pool.clone(), self.random.clone()),
             clock: self.clock.clone(),

@@ -211,6 +211,7 @@ impl Service {
         let context = Arc::new(RelayContext {
             early_alarms,
             markets: Default::default(),
+            maps: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(self.pool.clone(), self.random.clone()),
             clock: world.clock.clone(),

@@ -244,7 +244,8 @@ impl GameConnection {
             let (reports, context, server) = (ctx.address().recipient(), self.context.clone(), self.server.clone());
             let (wake, slots) = (self.held.wake.clone(), self.held.slots.clone());
             let (number, read_since) = (self.held.links, self.held.read_since);
-            let owner = LinkOwner { number, reports, context, server, wake, slots, purpose, read_since };
+            let knows_world = self.feed.live.has_been_up();
+            let owner = LinkOwner { number, reports, context, server, wake, slots, purpose, knows_world, read_since };
             let link = PooledLink::keep(owner);
             self.held.task = Some(ctx.spawn(link.into_actor(self)));
         }
@@ -300,7 +301,7 @@ impl GameConnection {
             // Perhaps without a change of the state.
             self.timers_changed(ctx);
         }
-        map_wanted
+        map_wanted && !self.take_shared_map(ctx)
     }
 
     fn publish(&mut self, outcome: Outcome, ctx: &mut Context<Self>) -> bool {

@@ -58,6 +58,8 @@ pub struct TeamHost {
     pub server: ServerId,
     /// SteamID64.
     pub player: u64,
+    /// The game server, as it is paired: the link asks for the map of that.
+    pub paired: GameServerId,
     /// As the newest complete answer of its link lists them.
     pub members: Arc<BTreeSet<u64>>,
     pub seats: Recipient<TakeSeat>,
@@ -167,7 +169,8 @@ mod tests {
         let list = |members: &[u64]| Arc::new(members.iter().copied().collect::<BTreeSet<u64>>());
         let publish = |at: &GameServerId, player: u64, members: &[u64]| {
             let (server, seats) = (player.to_string().as_str().into(), NoSeats.start().recipient());
-            let host = TeamHost { number: hosts.number(), server, player, members: list(members), seats };
+            let (number, members) = (hosts.number(), list(members));
+            let host = TeamHost { number, server, player, paired: at.clone(), members, seats };
             hosts.publish(at, host.clone());
             host.number
         };

@@ -184,6 +184,7 @@ impl Relay {
         let context = Arc::new(RelayContext {
             early_alarms: Default::default(),
             markets: Default::default(),
+            maps: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),
             clock: Clock::simulated(now()),
@@ -434,6 +435,7 @@ fn pauses_that_have_grown_start_again_after_a_mates_link_that_has_read_for_a_min
                 wake: Arc::default(),
                 slots: Arc::new(LinkSlots::new(5, Vec::new(), relay.context.clock.clone())),
                 purpose: LinkPurpose::Read,
+                knows_world: false,
                 read_since,
             };
             let ended = timeout(Duration::from_secs(seconds), PooledLink::keep(owner)).await;

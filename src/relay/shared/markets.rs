@@ -14,6 +14,7 @@ use crate::{
     db::markets::{MarketStep, StoredMarket},
     domain::{
         detect::wipe::World,
+        doubling::Doubling,
         ids::{GameServerId, ServerId},
         map::Marker,
         reporting::KnownReports,
@@ -27,9 +28,23 @@ const FEEDS_FOR: TimeDelta = TimeDelta::seconds(30);
 /// The wipe time of one world differs by less.
 const SAME_WIPE: TimeDelta = TimeDelta::seconds(60);
 
+/// Markets of which those that no one holds are not looked for.
+const FEW: usize = 64;
+
 /// See the module. Shared by all game connections of the process; a market lives as long as one of them holds it.
 #[derive(Default)]
-pub struct Markets(Mutex<HashMap<GameServerId, Weak<SharedMarket>>>);
+pub struct Markets(Mutex<HeldMarkets>);
+
+struct HeldMarkets {
+    markets: HashMap<GameServerId, Weak<SharedMarket>>,
+    searched: Doubling,
+}
+
+impl Default for HeldMarkets {
+    fn default() -> Self {
+        Self { markets: HashMap::new(), searched: Doubling::new(FEW) }
+    }
+}
 
 /// The market of one game server.
 pub struct SharedMarket {
@@ -51,11 +66,14 @@ struct MarketState {
 impl Markets {
     /// The market of this game server.
     pub fn join(&self, game_server: &GameServerId) -> Arc<SharedMarket> {
-        let mut markets = self.lock();
+        let HeldMarkets { markets, searched } = &mut *self.lock();
         if let Some(known) = markets.get(game_server).and_then(Weak::upgrade) {
             return known;
         }
-        markets.retain(|_, market| market.strong_count() > 0);
+        if searched.is_reached(markets.len()) {
+            markets.retain(|_, market| market.strong_count() > 0);
+            searched.searched(markets.len());
+        }
         let fresh = Arc::new(SharedMarket { game_server: game_server.clone(), state: Mutex::default() });
         markets.insert(game_server.clone(), Arc::downgrade(&fresh));
         fresh
@@ -64,7 +82,7 @@ impl Markets {
     /// The market of this game server with the shops that are there, if this process knows more of it than the
     /// database.
     pub fn current(&self, game_server: &GameServerId) -> Option<StoredMarket> {
-        let market = self.lock().get(game_server).and_then(Weak::upgrade)?;
+        let market = self.get(game_server)?;
         let state = market.lock();
         (state.is_loaded && state.market.answered_at().is_some()).then(|| StoredMarket {
             wipe: state.wipe,
@@ -76,18 +94,21 @@ impl Markets {
 
     /// The reports of this game server, if this process has them from its answers.
     pub fn reports(&self, game_server: &GameServerId) -> Option<KnownReports> {
-        let market = self.lock().get(game_server).and_then(Weak::upgrade)?;
+        let market = self.get(game_server)?;
         let state = market.lock();
         state.is_loaded.then(|| state.market.reports().clone())
     }
 
     /// When shops of this game server were last seen.
     pub fn answered_at(&self, game_server: &GameServerId) -> Option<Timestamp> {
-        let market = self.lock().get(game_server).and_then(Weak::upgrade)?;
-        market.read(Market::answered_at)
+        self.get(game_server)?.read(Market::answered_at)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<GameServerId, Weak<SharedMarket>>> {
+    fn get(&self, game_server: &GameServerId) -> Option<Arc<SharedMarket>> {
+        self.lock().markets.get(game_server).and_then(Weak::upgrade)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HeldMarkets> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -232,8 +253,10 @@ mod tests {
         assert!(feed(&market, "bob", &world(1, 0), 3, 50).is_some(), "her link is silent");
         drop(market);
         assert_eq!(markets.answered_at(&"a:1".into()), None);
-        let _other = markets.join(&"a:2".into());
-        assert_eq!(markets.lock().len(), 1, "one that is not held is forgotten");
+        for number in 0..10 * FEW {
+            markets.join(&format!("b:{number}").into());
+        }
+        assert!(markets.lock().markets.len() <= FEW, "those that are not held are forgotten");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use chrono::TimeDelta;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::{
+    doubling::Doubling,
     ids::{GameServerId, ServerId},
     time::Moment,
     world_event::{EventKind, WorldEvent},
@@ -22,10 +23,23 @@ const SAME_EVENT: TimeDelta = TimeDelta::seconds(90);
 const REMEMBERED: usize = 2_000;
 /// Events of one game server that are handed over, the newest.
 const HANDED_OVER: usize = 200;
+/// Game servers of which those without a recent event are not looked for.
+const FEW: usize = 64;
 
 /// See the module. Shared by all game connections of the process.
 #[derive(Default)]
-pub struct RecentEvents(Mutex<HashMap<GameServerId, Vec<SeenEvent>>>);
+pub struct RecentEvents(Mutex<SeenEvents>);
+
+struct SeenEvents {
+    servers: HashMap<GameServerId, Vec<SeenEvent>>,
+    searched: Doubling,
+}
+
+impl Default for SeenEvents {
+    fn default() -> Self {
+        Self { servers: HashMap::new(), searched: Doubling::new(FEW) }
+    }
+}
 
 /// An event, and who has seen it.
 #[derive(Clone, Serialize, Deserialize)]
@@ -48,9 +62,10 @@ impl RecentEvents {
         now: Moment,
         new_id: impl FnOnce() -> String,
     ) -> (String, bool) {
-        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !servers.contains_key(game_server) {
+        let SeenEvents { servers, searched } = &mut *self.lock();
+        if searched.is_reached(servers.len()) {
             servers.retain(|_, seen| seen.last().is_some_and(|seen| now - seen.at < SAME_EVENT));
+            searched.searched(servers.len());
         }
         let seen = servers.entry(game_server.clone()).or_default();
         seen.retain(|seen| now - seen.at < SAME_EVENT);
@@ -69,15 +84,15 @@ impl RecentEvents {
 
     /// The newest events of a game server, for the node that has it next.
     pub fn newest(&self, game_server: &GameServerId) -> Vec<SeenEvent> {
-        let servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = servers.get(game_server).map(Vec::as_slice).unwrap_or_default();
+        let known = self.lock();
+        let seen = known.servers.get(game_server).map(Vec::as_slice).unwrap_or_default();
         seen[seen.len().saturating_sub(HANDED_OVER)..].to_vec()
     }
 
     /// Takes in events that links of another node have reported.
     pub fn take_over(&self, game_server: &GameServerId, events: Vec<SeenEvent>, now: Moment) {
-        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = servers.entry(game_server.clone()).or_default();
+        let mut known = self.lock();
+        let seen = known.servers.entry(game_server.clone()).or_default();
         for event in events {
             if let Some(known) = seen.iter_mut().find(|known| known.id == event.id) {
                 let new = event.reporters.into_iter().filter(|reporter| !known.reporters.contains(reporter));
@@ -87,6 +102,10 @@ impl RecentEvents {
                 seen.push(SeenEvent { at: now.at(event.at.stamp), ..event });
             }
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SeenEvents> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

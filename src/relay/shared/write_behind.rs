@@ -130,7 +130,7 @@ impl Record {
     fn rows(&self) -> usize {
         match self {
             Self::Market(step) => step.rows(),
-            // Few, but megabytes.
+            // Few, but megabytes; and other maps wait for its turn.
             Self::Map(_) => BATCH,
             Self::GameNotes(_, notes) => 1 + notes.len(),
             Self::TimersLeft(_, ids) => ids.len(),
@@ -151,6 +151,17 @@ enum Message {
     Market(Box<MarketStep>, MarketPermit, Option<Arc<Fence>>),
     /// Answer when everything before is stored.
     Flush(oneshot::Sender<()>),
+}
+
+impl Message {
+    /// Rows of a batch that it takes: all of them if a caller waits for the end of it.
+    fn rows(&self) -> usize {
+        match self {
+            Self::Record(fenced) => fenced.record.rows(),
+            Self::Market(step, ..) => step.rows(),
+            Self::Flush(_) => BATCH,
+        }
+    }
 }
 
 /// The right of a market to wait in the queue.
@@ -239,24 +250,28 @@ impl WriteBehind {
 }
 
 impl WriteBehindTask {
+    /// Takes what waits, and what comes within a moment, until a batch is full. False once the queue has ended.
+    async fn fill(&mut self, batch: &mut Vec<Message>) -> bool {
+        if self.queue.recv_many(batch, BATCH).await == 0 {
+            return false;
+        }
+        let mut rows: usize = batch.iter().map(Message::rows).sum();
+        let gather = async {
+            while rows < BATCH
+                && let Some(message) = self.queue.recv().await
+            {
+                rows += message.rows();
+                batch.push(message);
+            }
+        };
+        // All that is gathered by then is in the batch.
+        let _ = timeout(GATHERED_FOR, gather).await;
+        true
+    }
+
     async fn run(mut self, pool: Pool, random: Random) {
         let mut batch = Vec::with_capacity(BATCH);
-        while self.queue.recv_many(&mut batch, BATCH).await > 0 {
-            if !batch.iter().any(|message| matches!(message, Message::Flush(_))) {
-                let gather = async {
-                    while batch.len() < BATCH
-                        && let Some(message) = self.queue.recv().await
-                    {
-                        let is_awaited = matches!(message, Message::Flush(_));
-                        batch.push(message);
-                        if is_awaited {
-                            return;
-                        }
-                    }
-                };
-                // All that is gathered by then is in the batch.
-                let _ = timeout(GATHERED_FOR, gather).await;
-            }
+        while self.fill(&mut batch).await {
             let (mut records, mut rows, mut waiting) = (Vec::new(), 0, Vec::new());
             for message in batch.drain(..) {
                 let (FencedRecord { record, fence }, _turn) = match message {
@@ -356,12 +371,16 @@ fn write(db: &mut Db, record: &Record) -> Result<(), DbError> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
     use crate::{
         db::testing,
         domain::{
+            detect::wipe::World,
             ids::{NodeId, PartId, ServerId},
             timeline::TimelinePage,
+            world_map::MapDrawing,
         },
     };
 
@@ -380,6 +399,19 @@ mod tests {
             matches!(writer.queue.try_recv(), Ok(Message::Record(record)) if format!("{record:?}").contains("said"))
         );
         assert!(writer.queue.try_recv().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_map_fills_a_batch_and_a_smaller_record_waits_for_others() {
+        let map = WorldMap { world: World::default(), monuments: Vec::new(), drawing: MapDrawing::default() };
+        let map = NewMap { address: "game.example.com".to_owned(), port: 28_082, map, at: testing::now(), turn: None };
+        for (record, waits) in [(Record::TimerEnded("1".into()), true), (Record::Map(Arc::new(map)), false)] {
+            let (sink, mut writer) = WriteBehind::new();
+            sink.store(record);
+            let (began, mut batch) = (Instant::now(), Vec::new());
+            assert!(writer.fill(&mut batch).await);
+            assert_eq!((batch.len(), began.elapsed() >= GATHERED_FOR), (1, waits));
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::{
         team_command::{daylight::DaySpeeds, desk::ChatNotice},
         team_timer::TeamTimer,
         time::{Moment, Timestamp},
+        world_map::MonumentMap,
     },
     game::{
         link::{Answered, AskError},
@@ -78,6 +79,8 @@ pub enum WorldUpdate {
     /// The game server's reports, by the answers so far.
     Reports(Reports),
     Map(AppMap),
+    /// The map as another link to the game server has it.
+    SharedMap(Arc<MonumentMap>),
 }
 
 /// News of the team.

@@ -23,6 +23,7 @@ use crate::{
         team_command::daylight::DayLearner,
         time::{Moment, Timestamp},
         world_event::EventKind,
+        world_map::MonumentMap,
     },
     game::wire::{AppBroadcast, AppInfo},
     relay::state::{
@@ -70,9 +71,24 @@ impl LiveState {
         self.parts.world.facts().known_monuments()
     }
 
+    /// The map of the present world, to be shared; `None` until it is known.
+    pub fn map(&self) -> Option<&Arc<MonumentMap>> {
+        self.parts.world.facts().map.as_ref().filter(|_| !self.wants_map())
+    }
+
+    /// True if the map must be asked for.
+    pub fn wants_map(&self) -> bool {
+        self.parts.world.wants_map()
+    }
+
     /// When the game server last said how many players there are.
     pub fn info_at(&self) -> Option<Timestamp> {
         self.parts.world.facts().info_at.map(|heard| heard.stamp)
+    }
+
+    /// True if a link was up here.
+    pub fn has_been_up(&self) -> bool {
+        self.parts.own.has_been_up()
     }
 
     /// When the link was last known to be up.

@@ -10,6 +10,7 @@ use crate::domain::{
     team_command::daylight::DayLearner,
     time::{Moment, Timestamp},
     world_head::WorldHead,
+    world_map::MonumentMap,
 };
 
 /// See the module.
@@ -18,9 +19,8 @@ pub struct WorldFacts {
     pub head: WorldHead,
     /// By the game's marker id.
     pub markers: Keyed<u64, Marker>,
-    pub monuments: Arc<[Monument]>,
-    /// World of the monuments; the map is asked for again when it changes.
-    pub map: Option<World>,
+    /// The map, which other links to the game server may share; it is asked for again when the world is another.
+    pub map: Option<Arc<MonumentMap>>,
     /// The world as it was last known, also across restarts; another one is a wipe.
     pub world: Option<World>,
     /// When a wipe was last seen.
@@ -40,11 +40,11 @@ pub struct WorldFacts {
 impl WorldFacts {
     /// The map, as far as it is known.
     pub fn around(&self) -> MapContext<'_> {
-        MapContext { map_size: self.map_size, monuments: &self.monuments }
+        MapContext { map_size: self.map_size, monuments: self.known_monuments().unwrap_or_default() }
     }
 
     /// The monuments of the world; `None` until its map is known.
     pub fn known_monuments(&self) -> Option<&[Monument]> {
-        self.map.is_some().then_some(&self.monuments)
+        self.map.as_ref().map(|map| &map.monuments[..])
     }
 }

@@ -15,6 +15,7 @@ use crate::{
         team_command::daylight::{DaySpeeds, GameClock},
         time::{Moment, Timestamp},
         world_event::WorldEvent,
+        world_map::MonumentMap,
     },
     game::{
         reading,
@@ -62,9 +63,8 @@ impl WorldState {
     pub fn remember(&mut self, world: Option<World>, monuments: Option<Vec<Monument>>) {
         let facts = Arc::make_mut(&mut self.facts);
         if facts.world.is_none() {
-            facts.map = world.clone().filter(|_| monuments.is_some());
-            facts.monuments = monuments.unwrap_or_default().into();
-            facts.world = world;
+            let map = world.clone().zip(monuments).map(|(world, monuments)| MonumentMap { world, monuments });
+            (facts.map, facts.world) = (map.map(Arc::new), world);
         }
     }
 
@@ -80,8 +80,8 @@ impl WorldState {
         if let Some(world) = world
             && facts.world.as_ref() != Some(&world)
         {
-            if facts.map.as_ref().is_some_and(|map| !is_of_map(map, &world)) {
-                (facts.monuments, facts.map) = Default::default();
+            if facts.map.as_ref().is_some_and(|map| !map.is_of(&world)) {
+                facts.map = None;
             }
             (facts.world, self.is_unstored) = (Some(world), true);
         }
@@ -128,6 +128,7 @@ impl WorldState {
                 Arc::make_mut(&mut self.facts).head.reports = reports;
             }
             WorldUpdate::Map(map) => self.update_map(&map, &mut step),
+            WorldUpdate::SharedMap(map) => self.share_map(map, &mut step),
         }
         step
     }
@@ -158,7 +159,7 @@ impl WorldState {
             self.wipe(now, step);
             step.events.push(wipe.event(now.stamp));
         }
-        step.outcome.map_wanted = self.is_map_wanted();
+        step.outcome.map_wanted = self.wants_map();
     }
 
     /// A new map: nothing of the old one remains.
@@ -167,22 +168,32 @@ impl WorldState {
         self.detectors.wiped();
         let facts = Arc::make_mut(&mut self.facts);
         facts.wiped_at = Some(now.stamp);
-        (facts.monuments, facts.map) = Default::default();
+        facts.map = None;
         facts.markers.replace(Section::MapMarkers, [], &mut step.changes);
     }
 
     /// True if the map must be asked for.
-    fn is_map_wanted(&self) -> bool {
+    pub fn wants_map(&self) -> bool {
         let known = self.facts.map.as_ref().zip(self.facts.world.as_ref());
-        !known.is_some_and(|(map, world)| is_of_map(map, world))
+        !known.is_some_and(|(map, world)| map.is_of(world))
     }
 
     /// The map of this world.
     fn update_map(&mut self, map: &AppMap, step: &mut WorldStep) {
         let facts = Arc::make_mut(&mut self.facts);
-        facts.monuments = reading::monuments(map).into();
-        facts.map = facts.world.clone();
+        let monuments = reading::monuments(map);
+        facts.map = facts.world.clone().map(|world| MonumentMap { world, monuments }.into());
         step.outcome.learned = facts.world.is_some();
+    }
+
+    /// The map as another link to the game server has it, unless that is of another world.
+    fn share_map(&mut self, map: Arc<MonumentMap>, step: &mut WorldStep) {
+        let is_known = self.facts.map.as_ref() == Some(&map);
+        let is_ours = |world: &World| map.is_of(world) && map.world.is_same(world);
+        if is_known || (self.wants_map() && self.facts.world.as_ref().is_some_and(is_ours)) {
+            Arc::make_mut(&mut self.facts).map = Some(map);
+            step.outcome.learned = !is_known;
+        }
     }
 
     /// The game's clock.
@@ -233,9 +244,4 @@ impl WorldState {
         self.truncated = if truncated { self.truncated + 1 } else { 0 };
         (1..TRUNCATED_BELIEVED).contains(&self.truncated)
     }
-}
-
-/// True if a map of this world is one of that world, too.
-fn is_of_map(map: &World, world: &World) -> bool {
-    map.compare(world).is_none() && map.level == world.level
 }

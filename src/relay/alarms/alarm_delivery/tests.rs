@@ -128,6 +128,7 @@ impl World {
         let context = RelayContext {
             early_alarms: Default::default(),
             markets: Default::default(),
+            maps: Default::default(),
             catalogue: Default::default(),
             write_behind: WriteBehind::start(pool.clone(), random.clone()),
             clock: clock(Timestamp::from_timestamp(1_800_000_000, 0).unwrap()),

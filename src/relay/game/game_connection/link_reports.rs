@@ -29,6 +29,7 @@ impl Handler<ReportOfLink> for GameConnection {
                 self.devices.cameras.link_changed();
                 log::info!(server = self.server.as_str(); "connected to the game server");
                 let wanted = self.update(GameUpdate::Connected(info), ctx);
+                self.share_map(ctx);
                 self.commands.connected(self.context.clock.moment());
                 self.keep_alive(false);
                 wanted
@@ -61,10 +62,12 @@ impl Handler<ReportOfLink> for GameConnection {
             // A mate's link reads until the own one is up.
             LinkReport::Update(update) if self.mates.seat.is_some() && !update.is_stored() => false,
             LinkReport::Update(update) => self.apply_answer(update, ctx),
+            LinkReport::MapTurn => self.feed.live.wants_map() && !self.take_shared_map(ctx),
             LinkReport::Map { map, address, port, turn } => {
                 let drawing = map_picture::read(&map);
                 let wanted = self.update(WorldUpdate::Map(map), ctx);
                 self.store_map(drawing, address, port, turn);
+                self.share_map(ctx);
                 wanted
             }
             LinkReport::ServerGone => {

@@ -9,7 +9,10 @@ use crate::{
     db::{engine::pool::Db, paired_servers},
     domain::world_map::{MapDrawing, WorldMap},
     game::decoding::DecodingPermit,
-    relay::shared::write_behind::{NewMap, Record},
+    relay::{
+        shared::write_behind::{NewMap, Record},
+        state::game_update::WorldUpdate,
+    },
 };
 
 /// Pause after the database has not taken the world.
@@ -22,6 +25,24 @@ impl GameConnection {
         let map = WorldMap { world: world.clone(), monuments: monuments.to_vec(), drawing };
         let at = self.context.clock.now();
         self.context.write_behind.store(Record::Map(Arc::new(NewMap { address, port, map, at, turn })));
+    }
+
+    /// Shares the map with other links to the game server, where it was paired under the same name: the map is kept by that.
+    pub(super) fn share_map(&mut self, ctx: &mut Context<Self>) {
+        let (Some(at), Some(map)) = (&self.held.game_server, self.feed.live.map()) else { return };
+        let shared = self.context.maps.share(at, map);
+        if !Arc::ptr_eq(&shared, map) {
+            self.update(WorldUpdate::SharedMap(shared), ctx);
+        }
+    }
+
+    /// Takes the map of another link to the game server. False if none has that of the present world.
+    pub(super) fn take_shared_map(&mut self, ctx: &mut Context<Self>) -> bool {
+        let shared = self.held.game_server.as_ref().and_then(|at| self.context.maps.get(at));
+        shared.is_some_and(|map| {
+            self.update(WorldUpdate::SharedMap(map), ctx);
+            !self.feed.live.wants_map()
+        })
     }
 
     /// Keeps what is known of the world, with its monuments if its map is known. It is tried until the database takes it:

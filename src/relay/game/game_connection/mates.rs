@@ -112,11 +112,11 @@ impl GameConnection {
     }
 
     fn publish_host(&self, ctx: &mut Context<Self>) {
-        if let Some(link) = self.mates.link.as_ref().filter(|link| link.is_resynced) {
+        let link = self.mates.link.as_ref().filter(|link| link.is_resynced);
+        if let Some((link, paired)) = link.zip(self.held.game_server.clone()) {
             let (server, members) = (self.server.clone(), self.mates.seats.members().clone());
-            let seats = ctx.address().recipient();
-            let host = TeamHost { number: link.number, server, player: link.player, members, seats };
-            self.mates.hosts.publish(&link.at, host);
+            let (number, player, seats) = (link.number, link.player, ctx.address().recipient());
+            self.mates.hosts.publish(&link.at, TeamHost { number, server, player, paired, members, seats });
         }
     }
 
@@ -142,7 +142,7 @@ impl GameConnection {
     }
 
     fn may_rest(&self) -> bool {
-        self.held.task.is_some() && self.mates.may_rest(self.feed.live.monuments().is_some())
+        self.held.task.is_some() && self.mates.may_rest()
     }
 
     /// Asks for a seat at the link of a mate, if there is one that is up for longer and the own link may rest.
@@ -157,6 +157,10 @@ impl GameConnection {
         };
         let members = self.mates.seats.members();
         let Some(host) = self.mates.hosts.find(&link.at, link.number, link.player, members) else { return };
+        let shares_map = host.paired == *game_server;
+        if !shares_map && self.feed.live.wants_map() && self.mates.waits_for_map() {
+            return;
+        }
         // Mates who sit here go to that link first.
         if !self.mates.let_go() {
             return;
@@ -164,7 +168,7 @@ impl GameConnection {
         let (server, game_server) = (self.server.clone(), game_server.clone());
         let (news, reader) = mpsc::channel(NEWS);
         let request = TakeSeat { server, game_server, accepted, devices: Arc::new(devices), news };
-        self.ask_for_seat(sit_down(host.seats, request, self.alarms(), reader, false), ctx);
+        self.ask_for_seat(sit_down(host.seats, request, self.alarms(), reader, false), shares_map, ctx);
     }
 
     /// Others wait for the game server: all is as it was last known until a mate's link or the own one reads.
@@ -216,27 +220,29 @@ impl GameConnection {
         let Some(host) = self.mates.hosts.find(&at, newest, accepted.player(), &members) else { return };
         let (news, reader) = mpsc::channel(NEWS);
         let (server, devices) = (self.server.clone(), self.mates.devices.clone());
+        let shares_map = host.paired == game_server;
         let request = TakeSeat { server, game_server, accepted, devices, news };
-        self.ask_for_seat(sit_down(host.seats, request, self.alarms(), reader, true), ctx);
+        self.ask_for_seat(sit_down(host.seats, request, self.alarms(), reader, true), shares_map, ctx);
     }
 
     fn ask_for_seat(
         &mut self,
         sat_down: impl Future<Output = Result<SatDown, NoSeat>> + 'static,
+        shares_map: bool,
         ctx: &mut Context<Self>,
     ) {
         let asked_since = self.context.clock.moment();
         self.mates.asking = Some(ctx.spawn(sat_down.into_actor(self).map(move |sat_down, connection, ctx| {
             connection.mates.asking = None;
             match sat_down {
-                Ok(sat_down) => connection.rest(sat_down, asked_since, ctx),
+                Ok(sat_down) => connection.rest(sat_down, shares_map, asked_since, ctx),
                 Err(reason) => connection.mates.refused(reason),
             }
         })));
     }
 
     /// The seat is taken, and the mate's link asked since then: the own link rests.
-    fn rest(&mut self, sat_down: SatDown, asked_since: Moment, ctx: &mut Context<Self>) {
+    fn rest(&mut self, sat_down: SatDown, shares_map: bool, asked_since: Moment, ctx: &mut Context<Self>) {
         let SatDown { request, link, missed, answers, overlap, news } = sat_down;
         let HostLink { reading, wake, slot, members, .. } = link;
         let may_sit = match missed {
@@ -257,8 +263,8 @@ impl GameConnection {
         let (news, turn) = (Self::add_stream(news, ctx), self.plan_turn(ctx));
         let (devices, player) = (request.devices, request.player);
         let (asked_for, was_unread) = (devices.clone(), missed.is_some());
-        let (looks, _counted) = (LatestTask::default(), self.mates.hosts.seat());
-        let seat = TakenSeat { news, turn, devices, player, wake, slot, alarms: None, watched: None, looks, _counted };
+        let (alarms, watched, looks, _counted) = (None, None, LatestTask::default(), self.mates.hosts.seat());
+        let seat = TakenSeat { news, turn, devices, player, shares_map, wake, slot, alarms, watched, looks, _counted };
         self.mates.seat = Some(seat);
         self.mates.carry_alarms(self.held.wake.has_alarms());
         self.mates.watch(self.feed.publisher.has_subscribers());
@@ -374,7 +380,8 @@ impl GameConnection {
             return self.seat_lost(ctx);
         }
         self.held.heard.note(self.context.clock.now());
-        if self.update(update, ctx) {
+        self.update(update, ctx);
+        if self.feed.live.wants_map() && !self.take_shared_map(ctx) {
             self.take_turn_for_map(ctx);
         }
         self.place_devices(ctx);

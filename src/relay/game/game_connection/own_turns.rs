@@ -99,9 +99,10 @@ impl GameConnection {
         }
     }
 
-    /// The map is another. The own link asks for it.
+    /// The map is another. The own link asks for it, unless the mate's asks for the same.
     pub(super) fn take_turn_for_map(&mut self, ctx: &mut Context<Self>) {
-        if self.mates.map_asked_at.is_none_or(|at| at.elapsed() >= MAP_TURNS_APART) {
+        let is_another = self.mates.seat.as_ref().is_some_and(|seat| !seat.shares_map);
+        if is_another && self.mates.map_asked_at.is_none_or(|at| at.elapsed() >= MAP_TURNS_APART) {
             self.mates.map_asked_at = Some(tokio::time::Instant::now());
             self.take_turn(false, ctx);
         }

@@ -21,7 +21,7 @@ use crate::{
 const USED_FOR: Duration = Duration::from_secs(60);
 /// Mates who sit at a link that is about to rest look for another for so long.
 const LET_GO_WITHIN: Duration = Duration::from_secs(60);
-/// A map that has not come within this time is not waited for.
+/// A map that a mate's link does not ask for, and that has not come within this time, is not waited for.
 const MAP_WITHIN: Duration = Duration::from_secs(60);
 /// Least time until a mate's link is asked for a seat again, which had none.
 const ASKED_AGAIN: Duration = Duration::from_secs(10);
@@ -91,6 +91,8 @@ pub struct TakenSeat {
     pub devices: Arc<BTreeSet<u64>>,
     /// SteamID64 of the player of this seat.
     pub player: u64,
+    /// The map that the mate's link asks for is that of this seat, too.
+    pub shares_map: bool,
     pub wake: Arc<Wake>,
     /// The slot of that link, which the own one may take over.
     pub slot: Option<SlotNumber>,
@@ -143,14 +145,15 @@ impl SharedReading {
     }
 
     /// True if the own link may rest: all that it must ask is asked, and nothing was done over it lately.
-    pub fn may_rest(&self, has_map: bool) -> bool {
-        let now = Instant::now();
-        let is_over = |since: Option<Instant>, span| since.is_none_or(|since| now >= since + span);
-        self.link.as_ref().is_some_and(|link| {
-            link.is_resynced && link.are_devices_asked && (has_map || is_over(Some(link.since), MAP_WITHIN))
-        }) && is_over(self.used_at, USED_FOR)
-            && self.may_ask()
-            && self.seat.is_none()
+    pub fn may_rest(&self) -> bool {
+        let was_used = self.used_at.is_some_and(|at| at.elapsed() < USED_FOR);
+        let has_asked = self.link.as_ref().is_some_and(|link| link.is_resynced && link.are_devices_asked);
+        has_asked && !was_used && self.may_ask() && self.seat.is_none()
+    }
+
+    /// True while the own link may still be answered about the map.
+    pub fn waits_for_map(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.since.elapsed() < MAP_WITHIN)
     }
 
     /// Lets all who sit at the own link look for another. True once they have gone, or could for long.

@@ -26,6 +26,8 @@ pub struct LinkOwner {
     pub slots: Arc<LinkSlots>,
     /// The use of the first link; further ones read.
     pub purpose: LinkPurpose,
+    /// A link was up before: the game connection knows more of the world than is stored.
+    pub knows_world: bool,
     /// Since when a link, which may be a mate's, has read until this one begins; none if none reads.
     pub read_since: Option<Instant>,
 }

@@ -47,12 +47,15 @@ pub enum LinkReport {
     /// turn.
     GivenUp,
     Update(GameUpdate),
-    /// Everything that is polled was asked once since the link is up, the team last.
+    /// Everything that is polled was asked once since the link is up, the team last; in a turn without what a mate's link
+    /// has said just now.
     Resynced,
     /// Every paired device was asked at least once since the link is up.
     DevicesAsked,
     /// A message could not be read: it may have been any broadcast.
     Missed,
+    /// A turn to ask for the map has come, as it was wanted.
+    MapTurn,
     /// The map of the game server, which may be large: the turn goes along until it is stored.
     Map {
         map: AppMap,

@@ -14,7 +14,7 @@ use tokio::{sync::Notify, time::timeout};
 
 use super::{
     link_end::LinkEnd,
-    link_owner::{CredentialsVersion, LinkOwner, Unneeded},
+    link_owner::{CredentialsVersion, LinkOwner, LinkPurpose, Unneeded},
     link_report::LinkReport,
 };
 use crate::{
@@ -47,6 +47,7 @@ const STORED_IN_TIME: Duration = Duration::from_millis(500);
 /// See the module.
 pub struct LinkTalk<'a> {
     owner: &'a LinkOwner,
+    purpose: LinkPurpose,
     link: ReadingLink,
     route: &'a Route,
     /// Its slot at the game server.
@@ -69,7 +70,7 @@ pub struct LinkTalk<'a> {
 impl<'a> LinkTalk<'a> {
     /// Nothing asked yet.
     pub fn new(
-        owner: &'a LinkOwner,
+        (owner, purpose): (&'a LinkOwner, LinkPurpose),
         link: ReadingLink,
         route: &'a Route,
         slot: Option<SlotNumber>,
@@ -78,6 +79,7 @@ impl<'a> LinkTalk<'a> {
     ) -> Self {
         Self {
             owner,
+            purpose,
             link,
             route,
             slot,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::link_owner::LinkPurpose;
 use crate::domain::freshness::{INFO_EVERY, MARKERS_EVERY, PollPace, TEAM_EVERY, TIME_EVERY};
 
 /// Questions that are asked again and again, or once after a connect.
@@ -21,6 +22,15 @@ pub enum Poll {
 /// Questions that are asked again and again.
 const POLLS: [(Poll, PollPace); 4] =
     [(Poll::Markers, MARKERS_EVERY), (Poll::Team, TEAM_EVERY), (Poll::Time, TIME_EVERY), (Poll::Info, INFO_EVERY)];
+
+/// Questions of a link that has just come up, the team last. In its turn a link repeats nothing that a mate's has said of
+/// the game server a moment ago; but only its own answer about the team has the notes of its player.
+pub fn first_polls(purpose: LinkPurpose, is_watched: bool) -> &'static [Poll] {
+    match purpose {
+        LinkPurpose::Turn if !is_watched => &[Poll::Chat, Poll::Clan, Poll::Team],
+        _ => &[Poll::Time, Poll::Chat, Poll::Clan, Poll::Markers, Poll::Team],
+    }
+}
 
 /// Least time between two questions for the chat; doubled while lines are missed all the time, up to the longest: a game
 /// server that sends rubbish does not spend our budget on them.
@@ -155,6 +165,14 @@ mod tests {
         polls(&mut plan, start, 300, false);
         let late = start + Duration::from_secs(299);
         assert!(plan.next(false).1 > late && plan.next(true).1 < late);
+    }
+
+    #[test]
+    fn a_link_in_its_turn_repeats_nothing_of_the_game_server_unless_a_user_watches() {
+        let asks = |purpose, is_watched| first_polls(purpose, is_watched).contains(&Poll::Markers);
+        assert!(!asks(LinkPurpose::Turn, false));
+        assert!(asks(LinkPurpose::Turn, true) && asks(LinkPurpose::Read, false));
+        assert_eq!(first_polls(LinkPurpose::Turn, false).last(), Some(&Poll::Team));
     }
 
     #[test]

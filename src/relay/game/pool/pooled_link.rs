@@ -45,7 +45,7 @@ const UNREPORTED_FOR: Duration = Duration::from_secs(5);
 /// See the module.
 pub struct PooledLink {
     owner: LinkOwner,
-    /// The game connection has the world as it was stored.
+    /// The game connection has the world as it was stored, or knows more of it.
     world_reported: Cell<bool>,
     /// The address, once it is known.
     target: RefCell<Option<Target>>,
@@ -77,8 +77,8 @@ async fn given_up(end: &mut Option<SlotEnd>) {
 impl PooledLink {
     /// Runs until the game connection is gone. No async function, which would have room for its arguments twice.
     pub fn keep(owner: LinkOwner) -> impl Future<Output = ()> {
-        let (world_reported, target, answered, credentials) = Default::default();
-        let purpose = Cell::new(owner.purpose);
+        let (target, answered, credentials) = Default::default();
+        let (purpose, world_reported) = (Cell::new(owner.purpose), Cell::new(owner.knows_world));
         let link = Self { owner, world_reported, target, answered, purpose, credentials };
         async move { link.run().await }
     }
@@ -177,7 +177,8 @@ impl PooledLink {
         wake.retry.notified().now_or_never();
         let link = PacedLink::new(link, budget);
         let reading = ReadingLink::new(link.clone());
-        let talk = LinkTalk::new(&self.owner, reading, &route, number, credentials, &self.answered);
+        let owner = (&self.owner, self.purpose.get());
+        let talk = LinkTalk::new(owner, reading, &route, number, credentials, &self.answered);
         tokio::select! {
             held = talk.hold(link, broadcasts) => held,
             () = given_up(&mut end) => Err(LinkEnd::waiting()),

@@ -24,7 +24,7 @@ use crate::{
             seats::SeatNews,
             team_hosts::{HostLink, LinkNumber, TakeSeat, TeamHost},
         },
-        state::game_update::{OwnUpdate, PairedDevice, TeamUpdate, WorldUpdate},
+        state::game_update::{GameUpdate, OwnUpdate, PairedDevice, TeamUpdate, WorldUpdate},
     },
 };
 
@@ -66,7 +66,8 @@ impl MateLink {
     /// Others find it at this game server.
     fn publish(&self, hosts: &TeamHosts, number: LinkNumber, game_server: &GameServerId) {
         let seats = self.clone().start().recipient();
-        let host = TeamHost { number, server: "mate".into(), player: MATE, members: members(), seats };
+        let (server, paired, members) = ("mate".into(), game_server.clone(), members());
+        let host = TeamHost { number, server, player: MATE, paired, members, seats };
         hosts.publish(game_server, host);
     }
 }
@@ -136,6 +137,29 @@ fn who_loses_the_seat_while_the_own_link_is_in_a_long_pause_tries_it_at_once() {
         let dials = relay.outside.dials("one") - before;
         assert!((3..=6).contains(&dials), "{dials}: pauses of seconds");
     });
+}
+
+#[test]
+fn who_has_no_map_yet_sits_at_a_mates_link_that_asks_for_the_same_one() {
+    for (paired, shares_map) in [("game:1", true), ("the same game by another name:1", false)] {
+        simulated(async {
+            let (relay, mate) = (Relay::start(GameLinkPolicy::Always, &["one"]), MateLink::default());
+            let game_server = GameServerId::from("game:1");
+            let hosts = relay.hub.send(FindHosts).await.unwrap();
+            let (number, server, paired, members) = (hosts.number(), "mate".into(), paired.into(), members());
+            let seats = mate.clone().start().recipient();
+            hosts.publish(&game_server, TeamHost { number, server, player: MATE, paired, members, seats });
+            sleep(Duration::from_secs(5)).await;
+            let connection = relay.find("one").await.expect("a server").connection;
+            let is_map =
+                |report: &LinkReport| matches!(report, LinkReport::Update(GameUpdate::World(WorldUpdate::Map(_))));
+            for report in up(game_server).into_iter().filter(|report| !is_map(report)) {
+                connection.send(ReportOfLink { link: 1, report }).await.unwrap();
+            }
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!((mate.0.borrow().len(), hosts.seated()), (usize::from(shares_map), usize::from(shares_map)));
+        });
+    }
 }
 
 /// The player's own link is up for a moment more, and no attempt to make it will succeed. That of the mate is there.

@@ -1,6 +1,7 @@
 mod clock;
 mod devices;
 mod handed_over;
+mod maps;
 
 use std::collections::HashMap;
 

@@ -26,9 +26,14 @@ impl LinkTalk<'_> {
         }
     }
 
-    /// Asks for the map and reports the answer.
+    /// Asks for the map and reports the answer, unless another link has it when the turn comes.
     async fn map(&self) -> Result<Result<(), Unneeded>, LinkEnd> {
         let turn = self.owner.context.decoder.turn_of_map().await;
+        match self.owner.report(LinkReport::MapTurn).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(Ok(())),
+            Err(Unneeded) => return Ok(Err(Unneeded)),
+        }
         match self.link.ask(GameQuestion::Map, Priority::Map, MAP_DEADLINE).await {
             Ok(Answered { content, .. }) => {
                 let Some(map) = content.map else { return Ok(Ok(())) };

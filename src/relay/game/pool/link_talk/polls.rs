@@ -16,7 +16,7 @@ use crate::{
             link_end::{LinkEnd, is_dead},
             link_owner::Unneeded,
             link_report::LinkReport,
-            poll_plan::{Poll, PollPlan, silent_after},
+            poll_plan::{Poll, PollPlan, first_polls, silent_after},
         },
         state::game_update::{GameUpdate, TeamUpdate, WorldUpdate},
     },
@@ -34,8 +34,8 @@ enum Polled {
 impl LinkTalk<'_> {
     /// Asks everything once, then each when its time comes.
     pub(super) async fn keep_polling(&self) -> Result<Unneeded, LinkEnd> {
-        for poll in [Poll::Time, Poll::Chat, Poll::Clan, Poll::Markers, Poll::Team] {
-            if self.poll_all(&[poll]).await?.is_err() {
+        for poll in first_polls(self.purpose, self.owner.wake.is_watched()) {
+            if self.poll_all(&[*poll]).await?.is_err() {
                 return Ok(Unneeded);
             }
         }
