@@ -257,6 +257,31 @@ where
         self.0 = Arc::new(all);
     }
 
+    /// Like [`replace`](Self::replace), and shares these values from then on: those that it shared before cost nothing.
+    pub fn share(&mut self, section: Section, values: Self, changes: &mut Vec<Change>) {
+        let mut known = self.0.iter().peekable();
+        for (id, new) in values.0.iter() {
+            while let Some((gone, old)) = known.next_if(|(known, _)| known < id) {
+                changes.push(change(section, gone.clone(), Some(old.clone()), None));
+            }
+            let old = known.next_if(|(known, _)| known == id).map(|(_, old)| old);
+            let is_same = old.is_some_and(|old| Arc::ptr_eq(old, new) || old == new);
+            if !is_same {
+                changes.push(change(section, id.clone(), old.cloned(), Some(new.clone())));
+            }
+        }
+        changes.extend(known.map(|(gone, old)| change(section, gone.clone(), Some(old.clone()), None)));
+        self.0 = values.0;
+    }
+
+    /// Those for which this holds, shared.
+    pub fn filtered(&self, holds: impl Fn(&T) -> bool) -> Self {
+        match self.iter().all(|(_, value)| holds(value)) {
+            true => self.clone(),
+            false => Self(Arc::new(self.0.iter().filter(|(_, value)| holds(value)).cloned().collect())),
+        }
+    }
+
     fn find(&self, id: &K) -> Result<usize, usize> {
         self.0.binary_search_by(|(known, _)| known.cmp(id))
     }

@@ -335,6 +335,7 @@ impl GameConnection {
         self.hear_commands(&chat);
         self.hear_chat(chat);
         if shops_seen {
+            self.mates.seats.pass_markers_on(self.feed.live.state());
             self.feed_market(ctx);
         }
         // Notes from before a wipe are of another world.

@@ -7,13 +7,15 @@ use std::{collections::BTreeSet, sync::Arc};
 use futures_channel::mpsc;
 
 use crate::{
-    domain::{ids::ServerId, time::Timestamp},
+    domain::{
+        ids::ServerId,
+        map::Marker,
+        server_state::{Keyed, ServerState},
+        time::Timestamp,
+    },
     game::{
         link::Answered,
-        wire::{
-            AppBroadcast, AppEntityChanged, AppInfo, AppMapMarkers, AppMarker, AppMarkerType, AppTeamInfo,
-            AppTeamMessage, AppTime,
-        },
+        wire::{AppBroadcast, AppEntityChanged, AppInfo, AppTeamInfo, AppTeamMessage, AppTime},
     },
     relay::state::game_update::{GameUpdate, TeamUpdate, WorldUpdate},
 };
@@ -26,8 +28,11 @@ pub const NEWS: usize = 256;
 pub enum SeatNews {
     Info(AppInfo),
     Time(AppTime),
-    /// With the players of the team alone.
-    Markers(AppMapMarkers),
+    /// All markers, and the players of the team on the map, as the link's own state has them.
+    Markers {
+        all: Keyed<u64, Marker>,
+        players: Keyed<u64, Marker>,
+    },
     /// An answer about the team.
     Members(Answered<AppTeamInfo>),
     /// The broadcast of this number on the link.
@@ -103,13 +108,12 @@ impl Seats {
         self.send(SeatNews::Missed, |_| true);
     }
 
-    /// Passes on what concerns the mates. `reader`: SteamID64 of the player of the link. True if the members have
-    /// changed.
+    /// Passes on what concerns the mates, but for markers. `reader`: SteamID64 of the player of the link. True if the
+    /// members have changed.
     pub fn pass_on(&mut self, update: &GameUpdate, reader: u64) -> bool {
         match update {
             GameUpdate::World(WorldUpdate::Info(info)) => self.send(SeatNews::Info(info.clone()), |_| true),
             GameUpdate::World(WorldUpdate::Time(time)) => self.send(SeatNews::Time(*time), |_| true),
-            GameUpdate::World(WorldUpdate::Markers(markers)) => self.pass_markers_on(markers),
             GameUpdate::Team(TeamUpdate::Members(Answered { asked_after, content })) => {
                 let has_changed = self.list(content, reader);
                 let content = without_notes(content);
@@ -126,16 +130,15 @@ impl Seats {
         false
     }
 
-    fn pass_markers_on(&mut self, AppMapMarkers { markers }: &AppMapMarkers) {
+    /// Passes on a complete answer of the map, as it is in the link's own state: it is read once for all, and held once.
+    pub fn pass_markers_on(&mut self, state: &ServerState) {
         if self.seats.is_empty() {
             return;
         }
-        let is_player = |marker: &AppMarker| marker.r#type == AppMarkerType::PlayerMarker as i32;
-        let is_shown = |marker: &&AppMarker| {
-            !is_player(marker) || marker.steam_id.is_some_and(|player| self.members.contains(&player))
-        };
-        let markers = markers.iter().filter(is_shown).cloned().collect();
-        self.send(SeatNews::Markers(AppMapMarkers { markers }), |_| true);
+        let player = |marker: &Marker| marker.details.as_ref().and_then(|details| details.steam_id);
+        let is_member = |marker: &Marker| player(marker).is_some_and(|player| self.members.contains(&player));
+        let (all, players) = (state.map_markers.clone(), state.player_markers.filtered(is_member));
+        self.send(SeatNews::Markers { all, players }, |_| true);
     }
 
     fn pass_broadcast_on(&mut self, number: u64, broadcast: &AppBroadcast, reader: u64) -> bool {
@@ -194,7 +197,13 @@ fn without_notes(team: &AppTeamInfo) -> AppTeamInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::game::wire::{AppNewTeamMessage, AppTeamChanged, app_team_info};
+    use crate::{
+        domain::{
+            change::Section,
+            map::{MapPlace, MarkerDetails, MarkerKind},
+        },
+        game::wire::{AppNewTeamMessage, AppTeamChanged, app_team_info},
+    };
 
     const READER: u64 = 1;
     const MATE: u64 = 2;
@@ -295,17 +304,21 @@ mod tests {
         assert!(members.contains("of the leader") && !members.contains("stash of the reader"), "{members}");
         // Before the answer that says so, the reader may be in another team.
         seats.pass_on(&said(STRANGER), READER);
-        let player = |id, steam_id| AppMarker {
-            id,
-            r#type: AppMarkerType::PlayerMarker as i32,
-            steam_id: Some(steam_id),
-            ..Default::default()
+        let marker = |kind| Marker::new(kind, MapPlace::at(1.0, 1.0), 4_000);
+        let player = |id, steam_id| {
+            let details = MarkerDetails { steam_id: Some(steam_id), ..MarkerDetails::default() };
+            (id, Marker { details: Some(details.into()), ..marker(MarkerKind::Player) })
         };
-        let markers = vec![player(1, READER), player(2, STRANGER), AppMarker { id: 3, ..Default::default() }];
-        seats.pass_on(&WorldUpdate::Markers(AppMapMarkers { markers }).into(), READER);
+        let (mut state, mut changes) = (ServerState::new(Timestamp::UNIX_EPOCH), Vec::new());
+        state.map_markers.replace(Section::MapMarkers, [(3, marker(MarkerKind::CargoShip))], &mut changes);
+        let players = [player(1, READER), player(2, STRANGER)];
+        state.player_markers.replace(Section::MapMarkers, players, &mut changes);
+        seats.pass_markers_on(&state);
         let Ok(news) = mate.try_recv() else { panic!("markers are passed on") };
-        let SeatNews::Markers(shown) = &*news else { panic!("{news:?}") };
-        assert_eq!(shown.markers.iter().map(|marker| marker.id).collect::<Vec<_>>(), [1, 3]);
+        let SeatNews::Markers { all, players } = &*news else { panic!("{news:?}") };
+        let ids = |shown: &Keyed<u64, Marker>| shown.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        assert_eq!((ids(all), ids(players)), (vec![3], vec![1]));
+        assert!(all.get(&3).zip(state.map_markers.get(&3)).is_some_and(|(seat, own)| Arc::ptr_eq(seat, own)));
         for (entity_id, is_theirs) in [(70, true), (71, false)] {
             let entity_changed = Some(AppEntityChanged { entity_id, payload: Default::default() });
             let changed = AppBroadcast { entity_changed, ..Default::default() };

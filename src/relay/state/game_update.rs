@@ -11,10 +11,10 @@ use crate::{
         detect::{device::ReportedFacts, wipe::World},
         device::{DeviceKind, Reachable, TurnBack},
         link_reason::LinkReason,
-        map::MapNote,
+        map::{MapNote, Marker},
         monument::Monument,
         reporting::Reports,
-        server_state::ConnectionState,
+        server_state::{ConnectionState, Keyed},
         team_command::{daylight::DaySpeeds, desk::ChatNotice},
         team_timer::TeamTimer,
         time::{Moment, Timestamp},
@@ -64,6 +64,11 @@ pub enum GameUpdate {
     Team(TeamUpdate),
     /// News of the team over the link of a mate, without map notes of the paired player.
     TeamByMate(TeamUpdate),
+    /// All markers as the link of a mate has them, and the players of the team on the map.
+    MarkersByMate {
+        all: Keyed<u64, Marker>,
+        players: Keyed<u64, Marker>,
+    },
     Own(OwnUpdate),
     /// Another link reads from now on, without a gap, and was asked about the devices since then.
     LinkSwitched {
@@ -76,6 +81,8 @@ pub enum WorldUpdate {
     Info(AppInfo),
     Time(AppTime),
     Markers(AppMapMarkers),
+    /// All markers as a mate's link has them, without the players.
+    SharedMarkers(Keyed<u64, Marker>),
     /// The game server's reports, by the answers so far.
     Reports(Reports),
     Map(AppMap),
@@ -93,6 +100,8 @@ pub enum TeamUpdate {
     Said(AppTeamMessage),
     /// The players on the map, all of them.
     Players(Vec<AppMarker>),
+    /// Likewise, as a mate's link has them.
+    SharedPlayers(Keyed<u64, Marker>),
 }
 
 impl GameUpdate {
@@ -133,7 +142,7 @@ impl TeamUpdate {
     pub fn take_own_notes(&mut self) -> Option<Vec<app_team_info::Note>> {
         match self {
             Self::Members(Answered { content, .. }) | Self::Changed(_, content) => Some(take(&mut content.map_notes)),
-            Self::Chat(_) | Self::Said(_) | Self::Players(_) => None,
+            Self::Chat(_) | Self::Said(_) | Self::Players(_) | Self::SharedPlayers(_) => None,
         }
     }
 }

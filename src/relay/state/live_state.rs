@@ -249,6 +249,10 @@ impl StateParts {
                 team.read_by_mate();
                 self.update_team(update, step);
             }
+            GameUpdate::MarkersByMate { all, players } => {
+                self.update_world(WorldUpdate::SharedMarkers(all), step);
+                self.update_team(TeamUpdate::SharedPlayers(players), step);
+            }
             GameUpdate::LinkSwitched { asked_since } => {
                 team.link_switched();
                 own.link_switched(asked_since);

@@ -157,6 +157,7 @@ impl TeamState {
                 let players = reading::markers(AppMapMarkers { markers }, around.map_size);
                 self.players.replace(Section::MapMarkers, players, &mut step.changes);
             }
+            TeamUpdate::SharedPlayers(players) => self.players.share(Section::MapMarkers, players, &mut step.changes),
         }
         step
     }

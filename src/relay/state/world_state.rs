@@ -12,6 +12,7 @@ use crate::{
         map::{Marker, MarkerKind},
         monument::Monument,
         plain_text::plain_text,
+        server_state::Keyed,
         team_command::daylight::{DaySpeeds, GameClock},
         time::{Moment, Timestamp},
         world_event::WorldEvent,
@@ -123,6 +124,7 @@ impl WorldState {
             WorldUpdate::Info(info) => self.update_info(&info, now, window, &mut step),
             WorldUpdate::Time(time) => self.update_time(&time, now, &mut step),
             WorldUpdate::Markers(markers) => self.update_markers(markers, now, window, &mut step),
+            WorldUpdate::SharedMarkers(markers) => self.share_markers(markers, now, window, &mut step),
             WorldUpdate::Reports(reports) => {
                 self.detectors.set_reports(reports);
                 Arc::make_mut(&mut self.facts).head.reports = reports;
@@ -225,13 +227,30 @@ impl WorldState {
     /// The markers on the map.
     fn update_markers(&mut self, markers: AppMapMarkers, now: Moment, window: &mut EventWindow, step: &mut WorldStep) {
         let markers = reading::markers(markers, self.facts.map_size);
-        if self.is_truncated(&markers) {
-            return;
+        if !self.is_truncated(&markers) {
+            let facts = Arc::make_mut(&mut self.facts);
+            facts.markers.replace(Section::MapMarkers, markers, &mut step.changes);
+            self.markers_seen(now, window, step);
         }
+    }
+
+    /// The markers on the map, which a mate's link has and believes.
+    fn share_markers(
+        &mut self,
+        markers: Keyed<u64, Marker>,
+        now: Moment,
+        window: &mut EventWindow,
+        step: &mut WorldStep,
+    ) {
+        self.truncated = 0;
+        Arc::make_mut(&mut self.facts).markers.share(Section::MapMarkers, markers, &mut step.changes);
+        self.markers_seen(now, window, step);
+    }
+
+    fn markers_seen(&mut self, now: Moment, window: &mut EventWindow, step: &mut WorldStep) {
         let facts = Arc::make_mut(&mut self.facts);
         facts.markers_at = Some(now);
         step.outcome.shops_seen = true;
-        facts.markers.replace(Section::MapMarkers, markers, &mut step.changes);
         let markers = facts.markers.iter().map(|(id, marker)| (*id, marker));
         step.events = self.detectors.markers(&facts.around(), markers, now, window);
     }

@@ -352,7 +352,7 @@ impl GameConnection {
         let update: GameUpdate = match Arc::unwrap_or_clone(news) {
             SeatNews::Info(info) => WorldUpdate::Info(info).into(),
             SeatNews::Time(time) => WorldUpdate::Time(time).into(),
-            SeatNews::Markers(markers) => WorldUpdate::Markers(markers).into(),
+            SeatNews::Markers { all, players } => GameUpdate::MarkersByMate { all, players },
             SeatNews::Members(answer) => GameUpdate::TeamByMate(TeamUpdate::Members(answer)),
             SeatNews::TeamChanged(number, team) => GameUpdate::TeamByMate(TeamUpdate::Changed(number, team)),
             SeatNews::Said(line) => GameUpdate::TeamByMate(TeamUpdate::Said(line)),

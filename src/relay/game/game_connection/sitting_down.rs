@@ -72,7 +72,11 @@ pub async fn sit_down(
     let heard = RefCell::new(Vec::new());
     let ended = async {
         while let Some(news) = news.next().await {
-            if !matches!(*news, SeatNews::Info(_) | SeatNews::Time(_) | SeatNews::Markers(_) | SeatNews::Members(_)) {
+            let is_polled = matches!(
+                *news,
+                SeatNews::Info(_) | SeatNews::Time(_) | SeatNews::Markers { .. } | SeatNews::Members(_)
+            );
+            if !is_polled {
                 heard.borrow_mut().push(news);
             }
             if heard.borrow().len() > NEWS {
