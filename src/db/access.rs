@@ -79,10 +79,9 @@ pub fn watchers(db: &mut Db, server: &ServerId) -> Result<Vec<UserId>, DbError> 
     Ok([owner].into_iter().chain(users.into_iter().flatten()).map(UserId::from).collect())
 }
 
-/// SteamIDs of those who may watch the server: its owner and its guests.
-pub fn watcher_accounts(db: &mut Db, server: &ServerId) -> Result<Vec<String>, DbError> {
-    let watchers = watchers(db, server)?;
-    let ids: Vec<&str> = watchers.iter().map(UserId::as_str).collect();
+/// SteamIDs of these users, in any order.
+pub fn accounts(db: &mut Db, users: &[UserId]) -> Result<Vec<String>, DbError> {
+    let ids: Vec<&str> = users.iter().map(UserId::as_str).collect();
     Ok(users::table.filter(users::id.eq_any(ids)).select(users::platform_id).load(db)?)
 }
 

@@ -274,7 +274,7 @@ where
         self.0 = values.0;
     }
 
-    /// Those for which this holds, shared.
+    /// The values for which this holds, shared.
     pub fn filtered(&self, holds: impl Fn(&T) -> bool) -> Self {
         match self.iter().all(|(_, value)| holds(value)) {
             true => self.clone(),

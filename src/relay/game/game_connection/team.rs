@@ -8,17 +8,25 @@ mod devices;
 mod due;
 mod timers;
 
+use std::time::Duration;
+
 use actix::prelude::*;
+use tokio::time::timeout;
 
 use super::{
     GameConnection,
-    team_commands::{LoadedCommands, stored_commands::StoredCommands, waiting_lines::EchoedLine},
+    team_commands::{
+        LoadedCommands,
+        stored_commands::{self, StoredCommands},
+        waiting_lines::EchoedLine,
+    },
 };
 use crate::{
-    db::engine::{pool::Db, start_reads::read_until_answered},
+    db::engine::{pool::Db, query_failures::log_failure, start_reads::read_until_answered},
     domain::{
         bot::bot_messages::BotMessages,
-        team_command::{election::server_of_link, speaker::LineUse},
+        team_command::{election::server_of_link, settings::CommandWord, speaker::LineUse},
+        timeline::TimelineEntry,
     },
     relay::{
         game::team_speech::{self, say_later},
@@ -27,13 +35,15 @@ use crate::{
     },
 };
 
+/// Longest wait of an answer for the stored travels.
+const RECALLED_WITHIN: Duration = Duration::from_secs(1);
+
 impl GameConnection {
     /// Reads what is stored for the commands.
     pub(super) fn load_commands(&mut self, ctx: &mut Context<Self>) {
         let (context, server) = (self.context.clone(), self.server.clone());
-        let is_first = self.commands.is_new();
         let stored = async move {
-            let read = move |db: &mut Db| StoredCommands::read(db, &server, is_first);
+            let read = move |db: &mut Db| StoredCommands::read(db, &server);
             read_until_answered(&context.pool, &context.random, "chat settings", read).await
         };
         let read = ctx.spawn(stored.into_actor(self).map(|stored, connection, ctx| connection.loaded(stored, ctx)));
@@ -42,8 +52,7 @@ impl GameConnection {
     }
 
     fn loaded(&mut self, stored: StoredCommands, ctx: &mut Context<Self>) {
-        let wiped_at = self.feed.live.state().server.wiped_at;
-        let LoadedCommands { timers, has_other_prefix } = self.commands.load(stored, wiped_at);
+        let LoadedCommands { timers, has_other_prefix } = self.commands.load(stored);
         if let Some(timers) = timers {
             self.load_timers(timers, ctx);
             self.show_turn_backs(ctx);
@@ -54,6 +63,33 @@ impl GameConnection {
         // Last: an update hears the lines that wait, and the team does not know the new commands before.
         self.commands.end_read();
         self.commands_ready(ctx);
+    }
+
+    /// The stored travels of ship and helicopter, if this command is about them and the first that is. Few players ask,
+    /// and their answer does not wait for a database that is slow.
+    fn read_travels(&self, command: CommandWord) -> impl Future<Output = Option<Vec<TimelineEntry>>> + use<> {
+        let is_about_them = matches!(command, CommandWord::Cargo | CommandWord::Heli);
+        let (pool, server) = (self.context.pool.clone(), self.server.clone());
+        let read = (is_about_them && !self.commands.knows_travels()).then(|| async move {
+            let travels = pool.read(move |db: &mut Db| stored_commands::travels(db, &server));
+            timeout(RECALLED_WITHIN, travels).await
+        });
+        async move {
+            match read?.await {
+                Ok(Ok(travels)) => Some(travels),
+                Ok(Err(error)) => {
+                    log_failure("the travels of ship and helicopter are read with the next question", &error);
+                    None
+                }
+                Err(_) => None,
+            }
+        }
+    }
+
+    fn recall(&mut self, travels: Option<Vec<TimelineEntry>>) {
+        if let Some(travels) = travels {
+            self.commands.recall(&travels, self.feed.live.state().server.wiped_at);
+        }
     }
 
     /// The link is up, and everything was asked once: the team is known, if there is one.

@@ -28,6 +28,7 @@ use crate::{
         },
         team_timer::TimerTeam,
         time::{Moment, Timestamp},
+        timeline::TimelineEntry,
     },
     relay::shared::teams::TeamKey,
 };
@@ -62,6 +63,8 @@ pub struct TeamCommands {
     /// The latest read of them is not answered.
     is_reading: bool,
     pub read: LatestTask,
+    /// The stored travels of ship and helicopter are recalled.
+    knows_travels: bool,
     /// Mutes that are not stored yet: what is read meanwhile may be older.
     unstored_mutes: usize,
     promotion: Option<Promotion>,
@@ -92,9 +95,15 @@ struct Promotion {
 }
 
 impl TeamCommands {
-    /// True before the first read of the stored rows has ended.
-    pub fn is_new(&self) -> bool {
-        !self.is_loaded
+    /// True once the stored travels of ship and helicopter are recalled.
+    pub fn knows_travels(&self) -> bool {
+        self.knows_travels
+    }
+
+    /// Takes in the stored travels, the newest first. `wiped_at`: what was seen before is of another world.
+    pub fn recall(&mut self, travels: &[TimelineEntry], wiped_at: Option<Timestamp>) {
+        self.knows_travels = true;
+        self.memory.recall(travels, wiped_at);
     }
 
     /// A read of the stored rows begins, in the place of an earlier one, whose answer may come later.
@@ -102,10 +111,10 @@ impl TeamCommands {
         self.is_reading = true;
     }
 
-    /// Takes what is stored. `wiped_at`: what was seen before is of another world.
-    pub fn load(&mut self, stored: StoredCommands, wiped_at: Option<Timestamp>) -> LoadedCommands {
+    /// Takes what is stored.
+    pub fn load(&mut self, stored: StoredCommands) -> LoadedCommands {
         let commands = stored.device_commands();
-        let StoredCommands { mut settings, owner, accounts, devices, timers, switch_backs, travels, .. } = stored;
+        let StoredCommands { mut settings, owner, accounts, devices, timers, switch_backs, .. } = stored;
         if self.unstored_mutes > 0 {
             settings.muted_until = self.settings.muted_until;
         }
@@ -123,7 +132,6 @@ impl TeamCommands {
         if replace(&mut self.is_loaded, true) {
             return LoadedCommands { timers: None, has_other_prefix };
         }
-        self.memory.recall(&travels, wiped_at);
         self.switch_backs.load(switch_backs);
         LoadedCommands { timers: Some(timers), has_other_prefix }
     }
@@ -306,7 +314,7 @@ mod tests {
         let mut commands = TeamCommands::default();
         let read = |commands: &mut TeamCommands, muted_until, prefix: &str| {
             let settings = TeamChatSettings { muted_until, prefix: prefix.to_owned(), ..TeamChatSettings::default() };
-            commands.load(StoredCommands { settings, ..StoredCommands::default() }, None);
+            commands.load(StoredCommands { settings, ..StoredCommands::default() });
             (commands.settings.muted_until, commands.settings.prefix.clone())
         };
         commands.begin_mute(Some(at(60)));
@@ -320,6 +328,16 @@ mod tests {
             (Some(at(90)), "!".to_owned()),
             "set in the dashboard since"
         );
+    }
+
+    #[test]
+    fn the_travels_are_recalled_apart_from_the_other_rows() {
+        let mut commands = TeamCommands::default();
+        commands.load(StoredCommands::default());
+        assert!(!commands.knows_travels());
+        commands.recall(&[], None);
+        commands.load(StoredCommands::default());
+        assert!(commands.knows_travels());
     }
 
     #[test]

@@ -48,13 +48,16 @@ impl Handler<TeamNews> for GameConnection {
 }
 
 impl Handler<AskServer> for GameConnection {
-    type Result = MessageResult<AskServer>;
+    type Result = ResponseActFuture<Self, Option<Vec<String>>>;
 
     fn handle(&mut self, AskServer { command, texts, .. }: AskServer, _: &mut Self::Context) -> Self::Result {
-        MessageResult(match self.reply(0, command, "", &texts) {
-            TeamReply::Say(lines) if self.held.reading.is_some() => Some(lines),
-            _ => None,
-        })
+        Box::pin(self.read_travels(command).into_actor(self).map(move |travels, connection, _| {
+            connection.recall(travels);
+            match connection.reply(0, command, "", &texts) {
+                TeamReply::Say(lines) if connection.held.reading.is_some() => Some(lines),
+                _ => None,
+            }
+        }))
     }
 }
 
@@ -72,8 +75,28 @@ impl GameConnection {
             UnderstoodCommand::BuiltIn(CommandWord::Ack, _) => teams.admit_acknowledgement(key, author, now),
             _ => teams.admit(key, author, &command.key(author), now),
         };
-        if self.may_give(key, author, audience) && is_admitted() {
-            self.with_texts(ctx, move |connection, texts, ctx| connection.carry_out(author, command, texts, ctx));
+        if !self.may_give(key, author, audience) || !is_admitted() {
+            return;
+        }
+        match command {
+            UnderstoodCommand::BuiltIn(word, argument) => {
+                let recalled = self.read_travels(word).into_actor(self).map(move |travels, connection, ctx| {
+                    connection.recall(travels);
+                    connection.with_texts(ctx, move |connection, texts, ctx| {
+                        connection.carry_out(author, word, &argument, texts, ctx);
+                    });
+                });
+                ctx.spawn(recalled);
+            }
+            UnderstoodCommand::Devices(command, argument) => {
+                self.with_texts(ctx, move |connection, texts, ctx| match DeviceOrder::read(&argument) {
+                    Some(order) => connection.order_devices(command, order, texts, ctx),
+                    None => {
+                        let usage = texts.say("team.device.usage", &[("word", &command.word)]);
+                        connection.say(&usage, LineUse::Answer);
+                    }
+                });
+            }
         }
     }
 
@@ -86,20 +109,15 @@ impl GameConnection {
         roles.may(&self.commands.settings, author, audience, is_member)
     }
 
-    fn carry_out(&mut self, author: u64, command: UnderstoodCommand, texts: &BotMessages, ctx: &mut Context<Self>) {
-        let (word, argument) = match command {
-            UnderstoodCommand::BuiltIn(word, argument) => (word, argument),
-            UnderstoodCommand::Devices(command, argument) => {
-                return match DeviceOrder::read(&argument) {
-                    Some(order) => self.order_devices(command, order, texts, ctx),
-                    None => {
-                        let usage = texts.say("team.device.usage", &[("word", &command.word)]);
-                        self.say(&usage, LineUse::Answer);
-                    }
-                };
-            }
-        };
-        match self.reply(author, word, &argument, texts) {
+    fn carry_out(
+        &mut self,
+        author: u64,
+        word: CommandWord,
+        argument: &str,
+        texts: &BotMessages,
+        ctx: &mut Context<Self>,
+    ) {
+        match self.reply(author, word, argument, texts) {
             TeamReply::Say(lines) => {
                 lines.iter().take(LINES).for_each(|line| self.say(line, LineUse::Answer));
             }

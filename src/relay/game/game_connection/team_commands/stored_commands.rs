@@ -1,4 +1,5 @@
-//! Everything that is stored for the commands of a server, in one read.
+//! Everything that is stored for the commands of a server, in one read; and the travels of ship and helicopter, which
+//! are read when a player asks for them.
 
 use std::sync::Arc;
 
@@ -38,22 +39,20 @@ pub struct StoredCommands {
     pub groups: Vec<DeviceGroup>,
     pub timers: Vec<StoredTimer>,
     pub switch_backs: Vec<SwitchBack>,
-    /// The travels of ship and helicopter, for the first read.
-    pub travels: Vec<TimelineEntry>,
 }
 
 impl StoredCommands {
-    /// Reads them; the travels for the first read alone.
-    pub fn read(db: &mut Db, server: &ServerId, is_first: bool) -> Result<Self, DbError> {
+    /// Reads them.
+    pub fn read(db: &mut Db, server: &ServerId) -> Result<Self, DbError> {
+        let watchers = access::watchers(db, server)?;
         Ok(Self {
             settings: team_chat_settings::get(db, server)?,
-            owner: access::watchers(db, server)?.into_iter().next(),
-            accounts: access::watcher_accounts(db, server)?,
+            accounts: access::accounts(db, &watchers)?,
+            owner: watchers.into_iter().next(),
             devices: smart_devices::list(db, server)?,
             groups: device_groups::list(db, server)?,
             timers: team_timers::list(db, server)?,
             switch_backs: switch_backs::list(db, server)?,
-            travels: if is_first { travels(db, server)? } else { Vec::new() },
         })
     }
 
@@ -74,7 +73,7 @@ impl StoredCommands {
 }
 
 /// The last entries of ship and helicopter, and of wipes, after which those before are of another world.
-fn travels(db: &mut Db, server: &ServerId) -> Result<Vec<TimelineEntry>, DbError> {
+pub fn travels(db: &mut Db, server: &ServerId) -> Result<Vec<TimelineEntry>, DbError> {
     let kinds = [EventKind::Cargo, EventKind::Heli, EventKind::Wipe].map(|kind| kind.word().to_owned());
     let page = TimelinePage { since: None, before: None, kinds: Some(kinds.into()), limit: RECALLED };
     match timeline::list(db, server, &page) {
