@@ -90,8 +90,13 @@ fn read(db: &mut Db, servers: &BTreeSet<String>) -> Result<WatchersByServer, DbE
     for channel in channels::list_usable(db, &users)? {
         by_user.entry(channel.user_id.clone()).or_default().push(channel);
     }
+    let reached = roles.keys().filter(|(user, _)| by_user.contains_key(user));
+    let ids: BTreeSet<&str> = reached.map(|(_, server)| server.as_str()).collect();
+    if ids.is_empty() {
+        // As with most pages, where few users have a channel.
+        return Ok(WatchersByServer::new());
+    }
     let mut rules = alarm_rules::of(db, servers, &users)?;
-    let ids: BTreeSet<&str> = servers.iter().map(String::as_str).collect();
     let named = paired_servers::get_all(db, &ids)?;
     let named: HashMap<String, PairedServer> =
         named.into_iter().map(|server| (server.id.to_string(), server)).collect();
