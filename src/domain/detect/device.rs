@@ -124,7 +124,8 @@ impl<T: Copy + PartialEq> Topic<T> {
 /// The devices of one game server. Only those that are paired come here, so they bound it.
 #[derive(Debug, Default)]
 pub struct Devices {
-    watched: HashMap<Arc<str>, WatchedDevice>,
+    /// Each in a box: a map has room for four at the least, and most servers have fewer.
+    watched: HashMap<Arc<str>, Box<WatchedDevice>>,
     /// Devices that events have reported on since they were last taken.
     changed: Vec<Arc<str>>,
     gap: LinkGap,
@@ -320,7 +321,7 @@ impl WatchedDevice {
 impl Devices {
     /// Restores the reported facts of a device from before this start, unless more is known.
     pub fn remember(&mut self, id: &Arc<str>, reported: ReportedFacts) {
-        self.watched.entry(id.clone()).or_insert_with(|| WatchedDevice::new(reported));
+        self.watched.entry(id.clone()).or_insert_with(|| Box::new(WatchedDevice::new(reported)));
     }
 
     /// Forgets devices that are no longer paired.
@@ -364,7 +365,8 @@ impl Devices {
     }
 
     fn follow(&mut self, id: &Arc<str>, device: &Device, events: &mut Events, answered: bool) {
-        let watched = self.watched.entry(id.clone()).or_insert_with(|| WatchedDevice::new(ReportedFacts::default()));
+        let unseen = || Box::new(WatchedDevice::new(ReportedFacts::default()));
+        let watched = self.watched.entry(id.clone()).or_insert_with(unseen);
         // A poll that failed says nothing, nor does a camera that was looked through.
         let is_known = matches!(device.reachable, Reachable::Ok | Reachable::Removed);
         watched.heard = is_known && device.kind != DeviceKind::Camera && (answered || watched.heard);
@@ -400,7 +402,7 @@ impl Devices {
     pub fn wiped(&mut self) {
         self.gap = LinkGap::default();
         for (id, watched) in &mut self.watched {
-            *watched = WatchedDevice::new(ReportedFacts { there: Some(false), ..ReportedFacts::default() });
+            **watched = WatchedDevice::new(ReportedFacts { there: Some(false), ..ReportedFacts::default() });
             self.changed.push(id.clone());
         }
     }

@@ -39,7 +39,8 @@ impl LinkTalk<'_> {
                 return Ok(Unneeded);
             }
         }
-        if self.owner.report(LinkReport::Resynced).await.is_err() {
+        // In a box, which is freed: a report has room for the largest.
+        if Box::pin(self.owner.report(LinkReport::Resynced)).await.is_err() {
             return Ok(Unneeded);
         }
         let mut plan = PollPlan::new(Instant::now(), self.owner.context.random.byte());
