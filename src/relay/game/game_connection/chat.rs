@@ -22,6 +22,9 @@ const FLUSHED_WITHIN: Duration = Duration::from_secs(2);
 impl GameConnection {
     /// Delivers the lines that are news, and keeps all.
     pub(super) fn hear_chat(&mut self, lines: Vec<ReceivedLine>) {
+        if lines.is_empty() {
+            return;
+        }
         let player = self.held.own_link().map(|link| link.player());
         for ReceivedLine { stored, author, is_news, .. } in lines {
             if is_news {

@@ -182,10 +182,14 @@ impl HeldLink {
         matches!(*self.own.borrow(), OwnLinkState::Resting(_))
     }
 
+    /// True if there is an own link, to do something over it.
+    pub fn has_own_link(&self) -> bool {
+        self.accepted.is_some() && self.used.is_some() && !matches!(*self.own.borrow(), OwnLinkState::Down)
+    }
+
     /// The own link, to do something over it, unless there is none.
     pub fn own_link(&self) -> Option<OwnLink> {
-        let is_there = !matches!(*self.own.borrow(), OwnLinkState::Down);
-        let (accepted, used) = self.accepted.as_ref().filter(|_| is_there).zip(self.used.clone())?;
+        let (accepted, used) = self.accepted.as_ref().filter(|_| self.has_own_link()).zip(self.used.clone())?;
         Some(OwnLink::new(accepted, self.own.subscribe(), used))
     }
 
@@ -271,5 +275,15 @@ mod tests {
         held.forget_proof();
         held.drop_link();
         assert!(held.proof().is_none(), "its end proves nothing");
+    }
+
+    #[test]
+    fn without_a_link_that_was_accepted_there_is_no_own_one() {
+        let slots = Arc::new(LinkSlots::new(5, Vec::new(), Clock::system()));
+        let mut held = HeldLink::new(LastHeard::default(), false, slots);
+        let is_there = |held: &HeldLink| (held.has_own_link(), held.own_link().is_some());
+        assert_eq!(is_there(&held), (false, false));
+        held.link_up(ReadingLink::new(PacedLink::ended(1, None)), ActingLink::ended(1, None), 1, None);
+        assert_eq!(is_there(&held), (false, false), "no one would know that it is used");
     }
 }

@@ -108,7 +108,7 @@ impl GameConnection {
 
     /// True if the link, its team and the commands are known.
     fn is_ready(&self) -> bool {
-        self.held.own_link().is_some() && self.commands.is_known()
+        self.commands.is_known() && self.held.has_own_link()
     }
 
     /// Something that commands wait for has come.

@@ -42,7 +42,10 @@ impl GameConnection {
 
     /// Takes note of the team as the game shows it: one who has left it has none of its timers.
     pub(super) fn see_team(&mut self) {
-        let Some(player) = self.held.own_link().filter(|_| self.is_ready()).map(|link| link.player()) else { return };
+        if !self.is_ready() {
+            return;
+        }
+        let Some(player) = self.held.own_link().map(|link| link.player()) else { return };
         let state = self.feed.live.state();
         let leader = state.team.leader_id.as_deref().and_then(|id| id.parse().ok());
         let team = TimerTeam::new(leader, state.members.iter().map(|(member, _)| *member));
