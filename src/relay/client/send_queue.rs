@@ -270,6 +270,11 @@ impl SendQueue {
         }
     }
 
+    /// True while a raid waits.
+    pub fn has_raids(&self) -> bool {
+        self.raids_waiting() > 0
+    }
+
     fn raids_waiting(&self) -> usize {
         self.waiting.as_ref().map_or(0, |waiting| waiting.raids().len())
     }

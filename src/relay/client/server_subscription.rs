@@ -235,7 +235,7 @@ impl ServerSubscription {
         let queued = QueuedFrame { frame, receipt: Some(receipt), feed, update_of };
         for socket in with_read_ahead(&sockets) {
             if !acknowledged.contains(&socket.user) && socket.sees.get().contains(StateKey::Raids) {
-                socket.push(Lane::Raid, queued.clone());
+                socket.push_raid(queued.clone());
             }
         }
         drop(queued);
@@ -407,49 +407,84 @@ mod tests {
         }
     }
 
-    /// The number of alarms that have arrived.
-    fn alarms(client: &Memory) -> usize {
-        let mut bytes = BytesMut::new();
-        while client.try_read_buf(&mut bytes).is_ok_and(|count| count > 0) {}
-        String::from_utf8_lossy(&bytes).matches("alarm").count()
-    }
-
-    #[actix::test]
-    async fn an_alarm_that_is_announced_again_is_for_the_sockets_that_have_not_got_it() {
+    /// A subscription, and the recipient of what its game connection publishes.
+    async fn start(sockets: &Rc<Sockets>) -> (Rc<Subscription>, Recipient<Publication>) {
         let subscriber = Rc::new(RefCell::new(None));
         let source = SubscriberKeeper(subscriber.clone()).start();
         let users = Arc::new(["alice".into()].into());
         let allowed = AllowedUsers { version: 1, users, ..AllowedUsers::default() };
         let found = FoundServer { feed: source.clone().into(), allowed, is_of_now: true };
-        let (clock, sockets) = (Clock::simulated(Timestamp::UNIX_EPOCH), Sockets::start(Arc::default()));
-        let (servers, feed) = (source.clone().recipient(), Feed::new("one".into(), clock, SharedCatalogue::default()));
-        let subscription = ServerSubscription::start(feed, found, servers, sockets.clone(), MAILBOX);
-        let watch = || {
-            let (ours, client) = Memory::pair(1 << 20);
-            let socket = sockets.open("alice".into(), ours.into(), false);
-            socket.queue.borrow_mut().watch(&subscription.feed, None, Sections::ALL);
-            subscription.watchers.add(&socket);
-            client
-        };
+        let clock = Clock::simulated(Timestamp::UNIX_EPOCH);
+        let feed = Feed::new("one".into(), clock, SharedCatalogue::default());
+        let subscription = ServerSubscription::start(feed, found, source.recipient(), sockets.clone(), MAILBOX);
         while subscriber.borrow().is_none() {
             yield_now().await;
         }
         let subscribed = subscriber.borrow_mut().take().expect("it has subscribed");
+        (subscription, subscribed)
+    }
+
+    /// The end of a client that watches.
+    fn watch(subscription: &Subscription, sockets: &Sockets) -> Memory {
+        let (ours, client) = Memory::pair(1 << 20);
+        let socket = sockets.open("alice".into(), ours.into(), false);
+        socket.queue.borrow_mut().watch(&subscription.feed, None, Sections::ALL);
+        subscription.watchers.add(&socket);
+        client
+    }
+
+    /// The frames that have arrived.
+    fn read(client: &Memory) -> String {
+        let mut bytes = BytesMut::new();
+        while client.try_read_buf(&mut bytes).is_ok_and(|count| count > 0) {}
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn alarm(about: Announcement, number: Option<u64>, taken: Arc<DeliveryCount>) -> Publication {
+        let (frame, acknowledged) = (SharedFrame::text(b"alarm"), Arc::default());
+        Publication::DeliverAlarm { frame, about, number, acknowledged, taken }
+    }
+
+    #[actix::test]
+    async fn an_alarm_that_is_announced_again_is_for_the_sockets_that_have_not_got_it() {
+        let sockets = Sockets::start(Arc::default());
+        let (subscription, subscribed) = start(&sockets).await;
         let deliver = async |count: u32, again: bool, number: Option<u64>| {
             let about = Announcement { incident: "i".into(), count, update: again, again };
-            let (frame, taken) = (SharedFrame::text(b"alarm"), DeliveryCount::since(None));
-            let (acknowledged, counted) = (Arc::default(), taken.clone());
-            let alarm = Publication::DeliverAlarm { frame, about, number, acknowledged, taken: counted };
-            assert_eq!(subscribed.send(alarm).await.expect("it runs"), taken.sockets());
+            let taken = DeliveryCount::since(None);
+            let answer = subscribed.send(alarm(about, number, taken.clone()));
+            assert_eq!(answer.await.expect("it runs"), taken.sockets());
             taken.sockets()
         };
-        let first = watch();
+        let alarms = |client: &Memory| read(client).matches("alarm").count();
+        let first = watch(&subscription, &sockets);
         assert_eq!([deliver(1, false, Some(7)).await, deliver(1, false, Some(7)).await], [1, 1]);
         assert_eq!(alarms(&first), 1);
-        let second = watch();
+        let second = watch(&subscription, &sockets);
         assert_eq!(deliver(1, true, Some(9)).await, 2);
         assert_eq!([&first, &second].map(alarms), [0, 1]);
         assert_eq!([deliver(1, false, None).await, deliver(2, true, None).await], [2, 2]);
         assert_eq!([&first, &second].map(alarms), [2, 2], "both are news");
+    }
+
+    #[actix::test]
+    async fn an_event_that_an_alarm_has_overtaken_follows_it() {
+        let sockets = Sockets::start(Arc::default());
+        let (subscription, subscribed) = start(&sockets).await;
+        let clients: Vec<Memory> = (0..=BATCH).map(|_| watch(&subscription, &sockets)).collect();
+        let event = SharedFrame::text(b"event");
+        subscribed.do_send(Publication::Deliver { lane: Lane::Event, about: Sections::ALL, frame: event });
+        let about = Announcement { incident: "i".into(), count: 1, update: false, again: false };
+        let answer = subscribed.send(alarm(about, None, DeliveryCount::since(None)));
+        assert_eq!(answer.await.expect("it runs"), clients.len());
+        // Time for the next batch.
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        let is_alarm_first = |client: &Memory| {
+            let frames = read(client);
+            frames.find("alarm").zip(frames.find("event")).map(|(alarm, event)| alarm < event)
+        };
+        assert_eq!([&clients[0], &clients[BATCH]].map(is_alarm_first), [Some(false), Some(true)]);
     }
 }

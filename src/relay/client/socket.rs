@@ -168,6 +168,13 @@ impl Socket {
         self.pump();
     }
 
+    /// Puts a raid into its lane and writes until no raid waits that may go. Frames that wait in other lanes go when the
+    /// socket is served next: of thousands of sockets, the last would have its raid after such frames of all.
+    pub fn push_raid(&self, queued: QueuedFrame) {
+        self.put(Lane::Raid, queued);
+        self.pump_while(SendQueue::has_raids);
+    }
+
     /// Puts a message into its lane, for when the socket is served next.
     pub fn put(&self, lane: Lane, queued: impl Into<QueuedFrame>) {
         if self.closing.get().is_none() && self.queue.borrow_mut().push(lane, queued.into(), self.now()).is_err() {
@@ -285,8 +292,13 @@ impl Socket {
 
     /// Writes what the limits allow and the kernel takes.
     pub fn pump(&self) {
+        self.pump_while(|_| true);
+    }
+
+    /// [`pump`](Self::pump), as long as this holds for the queue.
+    fn pump_while(&self, goes_on: impl Fn(&SendQueue) -> bool) {
         let now = self.now();
-        self.write(now);
+        self.write(now, goes_on);
         // The task that polls the reading half also waits for room and for the end.
         if self.blocked_since().is_some() || self.is_over(now) {
             self.wake();
@@ -299,8 +311,8 @@ impl Socket {
         }
     }
 
-    fn write(&self, now: Millis) {
-        while !self.done.get() {
+    fn write(&self, now: Millis, goes_on: impl Fn(&SendQueue) -> bool) {
+        while !self.done.get() && goes_on(&self.queue.borrow()) {
             let half = self.half.take().map(|half| *half);
             let next = || self.next(now).map(|(rest, receipt)| Half { rest, receipt, since: now });
             let Some(Half { mut rest, receipt, since }) = half.or_else(next) else { return };
@@ -397,7 +409,7 @@ impl Inbound {
         let socket = &self.socket;
         loop {
             let now = socket.now();
-            socket.write(now);
+            socket.write(now, |_| true);
             if socket.is_over(now) {
                 return Poll::Ready(());
             }
