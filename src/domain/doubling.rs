@@ -19,7 +19,7 @@ impl Doubling {
         entries >= self.full
     }
 
-    /// It was searched, and these entries are left.
+    /// A search has left these entries.
     pub fn searched(&mut self, left: usize) {
         self.full = self.few.max(2 * left);
     }

@@ -81,7 +81,7 @@ impl LiveFeed {
 
     /// The planned tick has come.
     pub fn tick(&mut self, now: Moment) -> Outcome {
-        // It ends by itself.
+        // Ends by itself.
         (self.planned_tick, self.planned_for) = (LatestTask::default(), None);
         self.live.tick(now)
     }

@@ -228,7 +228,7 @@ impl TeamCommands {
 
     /// The planned look has come.
     pub fn reach_plan(&mut self) {
-        // It ends by itself.
+        // Ends by itself.
         (self.planned_look, self.planned_for) = (LatestTask::default(), None);
     }
 
