@@ -48,12 +48,12 @@ impl WorldMemory {
                 stored.note_last(kind, last, &entry.data);
             }
         }
-        if self.cargo.is_none() {
-            (self.cargo, self.cargo_leaves_at) = (stored.cargo, stored.cargo_leaves_at);
+        // Only its arrival says when a ship leaves, which has perhaps been seen again since.
+        if self.cargo.as_ref().is_none_or(|last| last.action != "left") {
+            self.cargo_leaves_at = self.cargo_leaves_at.or(stored.cargo_leaves_at);
         }
-        if self.heli.is_none() {
-            self.heli = stored.heli;
-        }
+        self.cargo = self.cargo.take().or(stored.cargo);
+        self.heli = self.heli.take().or(stored.heli);
     }
 
     fn note_last(&mut self, kind: EventKind, last: LastEvent, data: &Map<String, Value>) {
@@ -130,6 +130,26 @@ mod tests {
         assert_eq!(memory.cargo, None, "it was in another world");
         memory.recall(&[entry("cargo", "left", 8)], None);
         memory.recall(&stored, None);
+        assert_eq!(memory.cargo_leaves_at, None, "the ship has left");
         assert_eq!(memory.cargo.map(|last| last.at), Some(at(8)), "what was seen stays");
+    }
+
+    #[test]
+    fn a_ship_that_was_seen_again_leaves_when_its_stored_arrival_says() {
+        let docked = WorldEvent {
+            kind: EventKind::Cargo,
+            action: "docked",
+            grid: "D7".to_owned(),
+            x: None,
+            y: None,
+            ts: at(20),
+            title: String::new(),
+            data: Map::new(),
+        };
+        let mut memory = WorldMemory::default();
+        memory.note(&docked);
+        memory.recall(&[entry("cargo", "entered", 9)], None);
+        assert_eq!(memory.cargo_leaves_at, Some(at(59)));
+        assert_eq!(memory.cargo.map(|last| last.action).as_deref(), Some("docked"));
     }
 }

@@ -410,7 +410,7 @@ impl Handler<TakeSeat> for GameConnection {
     type Result = MessageResult<TakeSeat>;
 
     /// Only a mate sits here, whose token the game server has accepted where this link ends.
-    fn handle(&mut self, request: TakeSeat, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, request: TakeSeat, ctx: &mut Self::Context) -> Self::Result {
         let TakeSeat { server, game_server, accepted, devices, news } = request;
         let at = server_of_link(&game_server, accepted.peer());
         let link = self.mates.link.as_ref().filter(|link| link.is_resynced && link.at == at);
@@ -418,6 +418,10 @@ impl Handler<TakeSeat> for GameConnection {
         let seat = Seat { server, player: accepted.player(), devices, news };
         let wake = self.held.wake.clone();
         let taken = reading.filter(|_| self.mates.seats.take(seat));
+        if taken.is_some() {
+            // One who sits here asks for no map, and that of a link that is gone may have taken the place of this one's.
+            self.share_map(ctx);
+        }
         let slot = self.held.slot;
         let (members, waited) = (self.mates.seats.members().clone(), self.mates.seats.waited());
         MessageResult(taken.map(|reading| HostLink { reading, wake, slot, members, waited }))

@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 
 use super::*;
 use crate::{
-    domain::{device::DeviceKind, ids::GameServerId},
+    domain::{detect::wipe::World, device::DeviceKind, ids::GameServerId, world_map::MonumentMap},
     game::{
         acting_link::ActingLink,
         link::Answered,
@@ -160,6 +160,29 @@ fn who_has_no_map_yet_sits_at_a_mates_link_that_asks_for_the_same_one() {
             assert_eq!((mate.0.borrow().len(), hosts.seated()), (usize::from(shares_map), usize::from(shares_map)));
         });
     }
+}
+
+#[test]
+fn a_link_shares_its_map_with_each_who_sits_down_at_it() {
+    simulated(async {
+        let (relay, game_server) = (Relay::start(GameLinkPolicy::Always, &["one"]), GameServerId::from("game:1"));
+        sleep(Duration::from_secs(5)).await;
+        let connection = relay.find("one").await.expect("a server").connection;
+        let map = LinkReport::Map { map: AppMap::default(), address: "game".to_owned(), port: 1, turn: None };
+        for report in up(game_server.clone()).into_iter().chain([map]) {
+            connection.send(ReportOfLink { link: 1, report }).await.unwrap();
+        }
+        let maps = &relay.context.maps;
+        let own = maps.get(&game_server).expect("a map");
+        let world = World { seed: Some(1), ..World::default() };
+        maps.share(&game_server, &Arc::new(MonumentMap { world, monuments: Vec::new() }));
+        assert_eq!(maps.get(&game_server), None, "the link that had it is gone");
+        let (news, _reader) = mpsc::channel(1);
+        let (server, accepted) = ("other".into(), ActingLink::ended(MATE, None));
+        let request = TakeSeat { server, game_server: game_server.clone(), accepted, devices: Arc::default(), news };
+        assert!(connection.send(request).await.unwrap().is_some(), "another sits at it");
+        assert!(maps.get(&game_server).is_some_and(|shared| Arc::ptr_eq(&shared, &own)));
+    });
 }
 
 /// The player's own link is up for a moment more, and no attempt to make it will succeed. That of the mate is there.
