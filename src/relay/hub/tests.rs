@@ -39,7 +39,10 @@ use crate::{
         paired_servers::StoredPairing,
         testing::{self, now},
     },
-    domain::{limits::ASKED_ATTEMPTS, link_reason::LinkReason, relay_access::RelayAccess, sections::Sections},
+    domain::{
+        bot::bot_messages::BotMessages, limits::ASKED_ATTEMPTS, link_reason::LinkReason, relay_access::RelayAccess,
+        sections::Sections, team_command::settings::CommandWord,
+    },
     game::{decoding::MessageDecoder, outbound::Outbound},
     net::{
         Memory, Network,
@@ -581,6 +584,19 @@ fn an_acknowledgement_that_takes_the_database_too_long_is_shown_and_no_failure()
         assert_eq!(acknowledge("stranger", false).await.unwrap(), Err(CommandError::UnknownServer));
         assert!(acknowledge("alice", true).await.unwrap().is_ok());
         relay.outside.release.notify_one();
+    });
+}
+
+#[test]
+fn a_question_whose_stored_answer_cannot_be_read_has_failed_and_is_read_again() {
+    simulated(async {
+        let relay = Relay::start(GameLinkPolicy::Always, &["one"]);
+        sleep(Duration::from_secs(5)).await;
+        let texts = BotMessages::default();
+        let ask = || AskServer { server: "one".into(), command: CommandWord::Cargo, texts: texts.clone() };
+        relay.outside.failing_reads.store(1, Ordering::Relaxed);
+        assert_eq!(relay.hub.send(ask()).await.unwrap(), Some(vec![texts.say("team.failed", &[])]));
+        assert_eq!(relay.hub.send(ask()).await.unwrap(), None, "there is no link to answer from");
     });
 }
 

@@ -22,7 +22,7 @@ use super::{
     },
 };
 use crate::{
-    db::engine::{pool::Db, query_failures::log_failure, start_reads::read_until_answered},
+    db::engine::{error::DbError, pool::Db, query_failures::log_failure, start_reads::read_until_answered},
     domain::{
         bot::bot_messages::BotMessages,
         team_command::{election::server_of_link, settings::CommandWord, speaker::LineUse},
@@ -66,30 +66,37 @@ impl GameConnection {
     }
 
     /// The stored travels of ship and helicopter, if this command is about them and the first that is. Few players ask,
-    /// and their answer does not wait for a database that is slow.
-    fn read_travels(&self, command: CommandWord) -> impl Future<Output = Option<Vec<TimelineEntry>>> + use<> {
+    /// and none waits for a database that is slow.
+    fn read_travels(
+        &self,
+        command: CommandWord,
+    ) -> impl Future<Output = Result<Option<Vec<TimelineEntry>>, DbError>> + use<> {
         let is_about_them = matches!(command, CommandWord::Cargo | CommandWord::Heli);
         let (pool, server) = (self.context.pool.clone(), self.server.clone());
         let read = (is_about_them && !self.commands.knows_travels()).then(|| async move {
             let travels = pool.read(move |db: &mut Db| stored_commands::travels(db, &server));
-            timeout(RECALLED_WITHIN, travels).await
+            let late = |_| DbError::Unavailable(format!("no answer within {} s", RECALLED_WITHIN.as_secs()));
+            timeout(RECALLED_WITHIN, travels).await.map_err(late)?
         });
         async move {
-            match read?.await {
-                Ok(Ok(travels)) => Some(travels),
-                Ok(Err(error)) => {
-                    log_failure("the travels of ship and helicopter are read with the next question", &error);
-                    None
-                }
-                Err(_) => None,
+            match read {
+                Some(read) => read.await.map(Some),
+                None => Ok(None),
             }
         }
     }
 
-    fn recall(&mut self, travels: Option<Vec<TimelineEntry>>) {
-        if let Some(travels) = travels {
-            self.commands.recall(&travels, self.feed.live.state().server.wiped_at);
+    /// False if the travels could not be read: an answer would perhaps be wrong.
+    fn recall(&mut self, travels: Result<Option<Vec<TimelineEntry>>, DbError>) -> bool {
+        match travels {
+            Ok(Some(travels)) => self.commands.recall(&travels, self.feed.live.state().server.wiped_at),
+            Ok(None) => {}
+            Err(error) => {
+                log_failure("the travels of ship and helicopter are read with the next question", &error);
+                return false;
+            }
         }
+        true
     }
 
     /// The link is up, and everything was asked once: the team is known, if there is one.

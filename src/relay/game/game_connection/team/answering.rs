@@ -52,7 +52,9 @@ impl Handler<AskServer> for GameConnection {
 
     fn handle(&mut self, AskServer { command, texts, .. }: AskServer, _: &mut Self::Context) -> Self::Result {
         Box::pin(self.read_travels(command).into_actor(self).map(move |travels, connection, _| {
-            connection.recall(travels);
+            if !connection.recall(travels) {
+                return Some(vec![texts.say("team.failed", &[])]);
+            }
             match connection.reply(0, command, "", &texts) {
                 TeamReply::Say(lines) if connection.held.reading.is_some() => Some(lines),
                 _ => None,
@@ -81,7 +83,9 @@ impl GameConnection {
         match command {
             UnderstoodCommand::BuiltIn(word, argument) => {
                 let recalled = self.read_travels(word).into_actor(self).map(move |travels, connection, ctx| {
-                    connection.recall(travels);
+                    if !connection.recall(travels) {
+                        return connection.say_failed(ctx);
+                    }
                     connection.with_texts(ctx, move |connection, texts, ctx| {
                         connection.carry_out(author, word, &argument, texts, ctx);
                     });
