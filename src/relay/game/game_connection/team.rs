@@ -73,7 +73,7 @@ impl GameConnection {
     ) -> impl Future<Output = Result<Option<Vec<TimelineEntry>>, DbError>> + use<> {
         let is_about_them = matches!(command, CommandWord::Cargo | CommandWord::Heli);
         let (pool, server) = (self.context.pool.clone(), self.server.clone());
-        let read = (is_about_them && !self.commands.knows_travels()).then(|| async move {
+        let read = (is_about_them && !self.commands.knows_travels()).then_some(async move {
             let travels = pool.read(move |db: &mut Db| stored_commands::travels(db, &server));
             let late = |_| DbError::Unavailable(format!("no answer within {} s", RECALLED_WITHIN.as_secs()));
             timeout(RECALLED_WITHIN, travels).await.map_err(late)?
